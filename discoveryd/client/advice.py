@@ -1,0 +1,113 @@
+"""Why not: what `explain`, `sync` and an answer of NoSuchModel say, and which file is meant.
+
+Asks the daemon and words the answer; prints nothing.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from discoveryd.client import show
+from discoveryd.client.blocking import Client
+from discoveryd.client.errors import NoSuchFile, NoSuchModel
+from discoveryd.client.types import Explanation, Verdict
+from discoveryd.core.text import display_path
+
+
+def reads_as_file(what: str) -> bool:
+    """Whether a word on the command line is rather a card file than a name.
+
+    A name may have slashes too: with one it is a file only if there is one. What ends in .json
+    is a file even if it is gone.
+    """
+    return what.endswith(".json") or ("/" in what and os.path.lexists(what) and not _is_dir(what))
+
+
+def card_file(what: str) -> str:
+    """Return how the daemon calls the card file that was named on the command line.
+
+    A bare name of no file here is one in the drop directory, and a path of no file here may be
+    what the daemon once printed: both stay as they are.
+    """
+    relative = "/" in what and not what.startswith("/")
+    if not relative and not os.path.lexists(what) and _is_text(what):
+        return what
+    # Path.resolve would follow links, and the daemon knows its directories as they were named.
+    return display_path(os.fsencode(os.path.abspath(what)))  # noqa: PTH100
+
+
+def explain(client: Client, what: str) -> tuple[Explanation, str | None]:
+    """Return the verdicts on a card file, or on the cards that ask for a name.
+
+    What it is is guessed first, then tried the other way. With them comes the name of the model
+    where `what` is the operator's name for it. Raises NoSuchFile or NoSuchModel.
+    """
+
+    def by_file() -> Explanation:
+        return client.explain(file=card_file(what))
+
+    def by_name() -> Explanation:
+        found = client.explain(name=what)
+        if not found.verdicts:
+            raise _nobody_asks(what)
+        return found
+
+    tries: list[Callable[[], Explanation]] = [by_name, by_file]
+    if reads_as_file(what):
+        tries.reverse()
+    try:
+        return tries[0](), None
+    except (NoSuchFile, NoSuchModel) as first:
+        try:
+            return tries[1](), None
+        except (NoSuchFile, NoSuchModel):
+            if isinstance(first, NoSuchModel):
+                return _behind(client, what)
+            raise first from None
+
+
+def _behind(client: Client, name: str) -> tuple[Explanation, str]:
+    """Return the verdicts on the model that a name which no card asks for stands for."""
+    model = client.resolve(name).model
+    return client.explain(name=model), model
+
+
+def _nobody_asks(name: str) -> NoSuchModel:
+    return NoSuchModel(
+        "io.discoveryd.Models.NoSuchModel",
+        {"name": name, "similar": [], "waiting": [], "more_waiting": 0},
+    )
+
+
+def nobody_serves(error: NoSuchModel) -> list[str]:
+    """Return who waits for a name that nobody serves and why, and what may have been meant."""
+    lines: list[str] = []
+    if error.similar:
+        lines.append(f"did you mean: {', '.join(error.similar)}")
+    for verdict in error.waiting:
+        why = "; ".join(reason.message for reason in verdict.reasons)
+        lines.append(f"waiting: {verdict.file} ({verdict.standing}): {why}")
+    if error.more_waiting:
+        lines.append(f"and {error.more_waiting} more cards that ask for it")
+    if error.waiting:
+        lines.append("explain tells more about each of these files")
+    elif not error.similar:
+        lines.append("no card asks for this name: drop one, or see what list says")
+    return lines
+
+
+def lines_of(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return all verdicts, with a line between them."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        lines += ["", *show.verdict(verdict)] if lines else show.verdict(verdict)
+    return lines
+
+
+def _is_dir(path: str) -> bool:
+    return Path(path).is_dir()
+
+
+def _is_text(what: str) -> bool:
+    """Whether every byte of a word of the command line was UTF-8."""
+    return what.isascii() or os.fsencode(what).decode(errors="replace") == what

@@ -1,0 +1,127 @@
+"""What every command of discoveryctl shares: its options, its daemon, its ways of printing.
+
+The options are taken before and after the command's name; the later one counts. Everything that
+goes to a person or a program leaves through here, so here is where output is made safe.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from discoveryd.client.blocking import Client
+from discoveryd.core.text import printable
+
+PROGRAM = "discoveryctl"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_BMP_END = 0xFFFF
+
+
+class Session:
+    """One run of discoveryctl."""
+
+    def __init__(self) -> None:
+        self.socket: str | None = None
+        self.json = False
+        self.timeout = 10.0
+
+    def client(self) -> Client:
+        """Return a client for the daemon that the options name."""
+        return Client(self.socket, timeout=self.timeout)
+
+    def limit(self) -> int | None:
+        """Return the width of the terminal, or None if the output goes elsewhere."""
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        except (OSError, ValueError):
+            return None
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Print lines that are printable already."""
+        _write("".join(f"{line}\n" for line in lines))
+
+    def show_json(self, value: object) -> None:
+        """Print a value as one line of JSON."""
+        _write(json_line(value) + "\n")
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def complain(text: str, *more: str) -> None:
+    """Say on stderr what is wrong, in one line that names the program; `more` follows below."""
+    first, *rest = (printable(line) for line in (*text.split("\n"), *more))
+    click.echo("\n".join([f"{PROGRAM}: {first}", *rest]), err=True)
+
+
+def json_line(value: object) -> str:
+    """Return JSON without a line break, and without characters that could steer a terminal."""
+    text = msgspec.json.encode(value).decode()
+    if text.isprintable():
+        return text
+    # Outside its strings JSON is printable, and inside an escape means the same.
+    return "".join(char if char.isprintable() else _json_escape(char) for char in text)
+
+
+def shared_options(command: _Command) -> _Command:
+    """Give a command the options that all of them take."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Keep what was given, here or before the command's name, for the session."""
+    session = context.ensure_object(Session)
+    if value is not None:
+        setattr(session, parameter.name, value)
+
+
+_OPTIONS = (
+    click.option(
+        "--socket",
+        metavar="PATH",
+        type=click.Path(),
+        expose_value=False,
+        callback=_remember,
+        help="The daemon's socket.  [default: $DISCOVERYD_SOCKET, else yours, else the system's]",
+    ),
+    click.option(
+        "--json",
+        is_flag=True,
+        default=None,
+        expose_value=False,
+        callback=_remember,
+        help="Print JSON: one value, or one a line for a stream.",
+    ),
+    click.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        expose_value=False,
+        callback=_remember,
+        help="How long to wait for the daemon.  [default: 10]",
+    ),
+)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
+
+
+def _json_escape(char: str) -> str:
+    code = ord(char)
+    if code <= _BMP_END:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - _BMP_END - 1, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,230 @@
+"""The published answers: who serves which name, as of one revision.
+
+Whoever asks is answered from here, never from the registry, which may be in the middle of a batch.
+`publish` takes over one change at a time, whole; its cost is that of the change. Workers stand in
+admission order everywhere: a dict keeps its order, an edit keeps its place, and what is admitted
+anew goes to the end, since admission ranks only grow.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from discoveryd.core.batch import Change, Served
+from discoveryd.core.card import Card, Key
+from discoveryd.core.history import Cursor, History
+from discoveryd.core.keyindex import KeyIndex
+from discoveryd.core.similar import SimilarNames
+
+
+class NameLine(NamedTuple):
+    """One served name in short. `workers` counts the accepting ones."""
+
+    name: str
+    kind: str
+    model: str
+    workers: int
+    ready: bool
+
+
+class _Role(NamedTuple):
+    """What readiness needs to know of a worker; many workers share one."""
+
+    namespace: str
+    worker_type: str
+    needs: tuple[tuple[str, ...], ...]
+    legacy: bool
+    accepting: bool
+
+
+def _role(card: Card) -> _Role:
+    return _Role(card.key.namespace, card.worker_type, card.needs, card.legacy, card.accepting)
+
+
+class Answer:
+    """Who answers one name. `kind` is primary, alias or adapter; `model` the name it stands for."""
+
+    __slots__ = ("_roles", "kind", "members", "model", "name")
+
+    def __init__(self, name: str, card: Card) -> None:
+        self.name = name
+        self.model = card.display_name
+        self.kind = (
+            "adapter" if card.adapter else "primary" if name == card.display_name else "alias"
+        )
+        self.members: dict[Key, Served] = {}
+        self._roles: dict[_Role, int] = {}
+
+    def put(self, served: Served) -> None:
+        """Enter a worker, or its next version in the same place."""
+        self.take(served.card.key, keep_place=True)
+        self.members[served.card.key] = served
+        role = _role(served.card)
+        self._roles[role] = self._roles.get(role, 0) + 1
+
+    def take(self, key: Key, *, keep_place: bool = False) -> None:
+        """Take a worker out, if it is in."""
+        served = self.members.get(key)
+        if served is None:
+            return
+        if not keep_place:
+            del self.members[key]
+        role = _role(served.card)
+        self._roles[role] -= 1
+        if not self._roles[role]:
+            del self._roles[role]
+
+    @property
+    def workers(self) -> list[Served]:
+        """The accepting workers, in admission order."""
+        return [served for served in self.members.values() if served.card.accepting]
+
+    @property
+    def line(self) -> NameLine:
+        """The name in short."""
+        accepting = sum(count for role, count in self._roles.items() if role.accepting)
+        return NameLine(self.name, self.kind, self.model, accepting, self.ready)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the accepting workers are complete in at least one namespace (rules.md 4.7)."""
+        namespaces = {role.namespace for role in self._roles if role.accepting}
+        return any(self._complete(namespace) for namespace in namespaces)
+
+    def _complete(self, namespace: str) -> bool:
+        roles = [role for role in self._roles if role.namespace == namespace]
+        if any(role.legacy for role in roles):
+            return True
+        live = {role.worker_type for role in roles if role.accepting}
+        return all(role.worker_type in live for role in roles) and all(
+            not role.needs or any(live.issuperset(wanted) for wanted in role.needs)
+            for role in roles
+            if role.accepting
+        )
+
+
+class Published(NamedTuple):
+    """One revision: its cursor, the names whose answer it may have altered, the changed keys."""
+
+    cursor: Cursor
+    names: tuple[str, ...]
+    keys: tuple[Key, ...]
+
+
+class Answers:
+    """The answers of one epoch, and their history."""
+
+    def __init__(self, epoch: str, operator_aliases: Mapping[str, str] | None = None) -> None:
+        self.history = History(epoch)
+        self.workers: dict[Key, Served] = {}
+        self._answers: dict[str, Answer] = {}
+        self._operator: dict[str, str] = dict(operator_aliases or {})
+        self._operator_by_target = _by_target(self._operator)
+        self._similar = SimilarNames()
+
+    @property
+    def cursor(self) -> Cursor:
+        """The revision that is being answered from."""
+        return self.history.cursor
+
+    def __len__(self) -> int:
+        """How many names are served, operator aliases included."""
+        return sum(1 for _ in self.lines())
+
+    def publish(self, change: Change) -> Published | None:
+        """Take a change over as the next revision; None for a change that is none."""
+        if change.empty:
+            return None
+        before = {name: self.line(name) for name in self._touched(change)}
+        for key, served in change.served.items():
+            self._replace(key, served)
+        if change.operator_aliases is not None:
+            self._operator = dict(change.operator_aliases)
+            self._operator_by_target = _by_target(self._operator)
+        told: dict[str, bool] = {}
+        for name, old in before.items():
+            new = self.line(name)
+            if old != new:
+                told[name] = new is not None
+            if old is None and new is not None:
+                self._similar.add(name)
+            elif old is not None and new is None:
+                self._similar.discard(name)
+        keys = {key: served is not None for key, served in change.served.items()}
+        return Published(self.history.advance(keys, told), tuple(before), tuple(keys))
+
+    def _touched(self, change: Change) -> dict[str, None]:
+        """Return the names whose answer a change may alter."""
+        touched: dict[str, None] = {}
+        for key, served in change.served.items():
+            for version in (self.workers.get(key), served):
+                for name in () if version is None else version.card.names:
+                    touched[name] = None
+                    touched.update(dict.fromkeys(self._operator_by_target.members(name)))
+        table = change.operator_aliases
+        if table is not None:
+            for name in self._operator.keys() | table.keys():
+                if self._operator.get(name) != table.get(name):
+                    touched[name] = None
+        return touched
+
+    def _replace(self, key: Key, served: Served | None) -> None:
+        old = self.workers.get(key)
+        stays = old is not None and served is not None and old.admission == served.admission
+        for name in () if old is None else old.card.names:
+            if stays and served is not None and name in served.card.names:
+                continue
+            left = self._answers[name]
+            left.take(key)
+            if not left.members:
+                del self._answers[name]
+        if old is not None and not stays:
+            del self.workers[key]
+        if served is None:
+            return
+        self.workers[key] = served
+        for name in served.card.names:
+            answer = self._answers.get(name)
+            if answer is None:
+                answer = self._answers[name] = Answer(name, served.card)
+            answer.put(served)
+
+    def resolve(self, name: str) -> tuple[Answer, str] | None:
+        """Return who answers the name, and its kind; None if nobody does.
+
+        An operator alias is one hop away from a primary or adapter, and answers as that does.
+        """
+        target = self._operator.get(name)
+        answer = self._answers.get(name if target is None else target)
+        if answer is None:
+            return None
+        if target is None:
+            return answer, answer.kind
+        return None if answer.kind == "alias" else (answer, "operator")
+
+    def line(self, name: str) -> NameLine | None:
+        """Return the name in short, or None if nobody serves it."""
+        found = self.resolve(name)
+        if found is None:
+            return None
+        answer, kind = found
+        return answer.line if kind == answer.kind else answer.line._replace(name=name, kind=kind)
+
+    def lines(self) -> Iterator[NameLine]:
+        """Yield every served name in short, the operator's last."""
+        for answer in self._answers.values():
+            yield answer.line
+        for name in self._operator:
+            line = self.line(name)
+            if line is not None:
+                yield line
+
+    def similar(self, name: str) -> list[str]:
+        """Return at most five served names that may have been meant."""
+        return self._similar.to(name)
+
+
+def _by_target(operator: Mapping[str, str]) -> KeyIndex[str, str]:
+    index: KeyIndex[str, str] = KeyIndex()
+    for name, target in operator.items():
+        index.add(target, name)
+    return index

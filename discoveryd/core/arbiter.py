@@ -1,0 +1,305 @@
+"""The arbiter: moves entries through the gates.
+
+The theory stands at the top of registry.py; the books that the gates read are books.py. Here are
+the moves, `admit`, `withdraw`, `revise`, `replace`, and `judge`, which takes one waiting entry as
+far as it can go. Files, batches and verdicts are registry.py's business.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+
+from discoveryd.core import rules
+from discoveryd.core.batch import Served
+from discoveryd.core.books import Books
+from discoveryd.core.card import Card, Key
+from discoveryd.core.catalogue import GroupBook, claims_of
+from discoveryd.core.entry import Entry
+from discoveryd.core.verdict import Standing
+
+
+class Arbiter(Books):
+    """All entries of the host, and what may be done with them."""
+
+    # Coming and going
+
+    def arrive(self, entry: Entry) -> None:
+        """Take in a newly held key. It waits."""
+        self.entries[entry.key] = entry
+        if entry.key.suffix is not None:
+            self.adapters.add(entry.key.base, entry.key)
+        self.wake(entry)
+
+    def depart(self, entry: Entry) -> None:
+        """Let go of a key that nobody holds any more."""
+        self.withdraw(entry)
+        self.unregister(entry)
+        self.watch(entry, None)
+        del self.entries[entry.key]
+        if entry.key.suffix is not None:
+            self.adapters.discard(entry.key.base, entry.key)
+        self.touched[entry.key] = None
+
+    # Serving
+
+    def admit(self, entry: Entry) -> None:
+        """Let a card that passed every gate serve; courtesies that cannot coexist are withdrawn."""
+        card = entry.want
+        before = None if entry.served is None else entry.served.card
+        self.release(entry)
+        self._evict(entry)
+        self.enter(entry, card, firm=True)
+        self._wait(entry, Standing.SERVING, None)
+        if not card.adapter:
+            self._take_office(self.groups[card.group], card)
+            self._rebase(entry, before)
+
+    def reinstate(self, entry: Entry, served: Served) -> None:
+        """Put back what an entry served when its state was taken out."""
+        entry.served, entry.admission = served, served.admission
+        self.enter(entry, served.card, firm=served.firm)
+        if served.firm:
+            self._wait(entry, Standing.SERVING, None)
+            if not served.card.adapter:
+                self._take_office(self.groups[served.card.group], served.card)
+
+    def demote(self, entry: Entry) -> None:
+        """Turn what a firm entry serves into a courtesy, since its file has moved on."""
+        served = entry.served
+        if served is not None and served.firm:
+            self.release(entry)
+            self.enter(entry, served.card, firm=False)
+
+    def withdraw(self, entry: Entry) -> None:
+        """Stop serving whatever the entry serves."""
+        if entry.served is None:
+            return
+        base = entry.served.card
+        self.release(entry)
+        entry.served = None
+        self.touched[entry.key] = None
+        if not base.adapter:
+            self._rebase(entry, base)
+
+    def replace(self, entry: Entry, card: Card, file: str) -> None:
+        """Take over a version that no gate can tell from the one the entry wants now."""
+        served = entry.served
+        if entry.registration is not None:
+            self.registered[entry.key.place].replace(card)
+        returned = card.anchored and not entry.want.anchored
+        entry.want, entry.file = card, file
+        self.touched[entry.key] = None
+        if served is not None and served.firm:
+            entry.served = Served(card, file, served.admission, firm=True)
+        if not card.anchored:
+            self.withdraw(entry)
+            self.wake(entry)
+        elif returned:
+            if not card.adapter and entry.registration is not None:
+                self.groups[card.group].stuck = False
+            self.wake(entry)
+
+    def revise(self, entry: Entry, card: Card, file: str) -> None:
+        """Let an entry want another version, which the gates have yet to judge.
+
+        What it serves goes on as a courtesy, unless the worker is not there any more.
+        """
+        self.demote(entry)
+        self.unregister(entry)
+        self.watch(entry, None)
+        entry.want, entry.file = card, file
+        self.touched[entry.key] = None
+        if not card.anchored:
+            self.withdraw(entry)
+        if entry.served is None:
+            self.wake(entry)
+
+    def set_operator_aliases(self, table: Mapping[str, str]) -> None:
+        """Replace the operator's table: its names are taken from whoever serves under them."""
+        before = self.names.operator
+        self.names.operator = dict(table)
+        for name in table.keys() - before.keys():
+            for key in (*self.names.firm.members(name), *self.names.courtesy.members(name)):
+                self.withdraw(self.entries[key])
+                self.wake(self.entries[key])
+        for name in before.keys() - table.keys():
+            self.wake_waiting(name)
+
+    # The gates
+
+    def judge(self, entry: Entry) -> None:
+        """Move a waiting entry as far as it goes; its standing is the first gate it fails."""
+        card = entry.want
+        if entry.registration is None:
+            cards = self.registered.get(entry.key.place)
+            conflict = None if cards is None else cards.find_conflict(card)
+            if conflict is not None:
+                self._wait(entry, Standing.REFUSED, conflict)
+                return
+            self.register(entry, self.ranks())
+        if not self.grounded(card):
+            self._wait(entry, Standing.ORPHAN, None)
+            return
+        if card.adapter:
+            taken = self.names.taken(self.claims(card))
+            if taken is None:
+                self.admit(entry)
+            else:
+                self._wait(entry, Standing.BLOCKED, taken)
+            return
+        book = self.groups[card.group]
+        if book.incumbent is None:
+            self._settle(entry, book)
+        elif book.incumbent != card.fingerprint:
+            self._wait(entry, Standing.STANDBY, None)
+        else:
+            self._admit_or_block(entry)
+
+    def grounded(self, card: Card) -> bool:
+        """Whether a card passes the base gate."""
+        if card.half_adapter or not card.anchored:
+            return False
+        if not card.adapter:
+            return True
+        base = self.base_of(card.key)
+        return base is not None and rules.compatible(card, base)
+
+    def _settle(self, entry: Entry, book: GroupBook) -> None:
+        """Give a vacant group an incumbent, if one of its cohorts can serve."""
+        if book.stuck:
+            self._admit_or_block(entry)
+            return
+        heir = self.successor(book)
+        if heir is None:
+            book.stuck = True
+            for key in list(book.members()):
+                if self.entries[key].want.anchored:
+                    self._admit_or_block(self.entries[key])
+            return
+        members = [self.entries[key] for key in book.cohorts[heir].members]
+        for member in sorted(members, key=lambda member: member.arrival):
+            if member.want.anchored:
+                self._admit_or_block(member)
+        if entry.want.fingerprint != heir:
+            self._wait(entry, Standing.STANDBY, None)
+
+    def successor(self, book: GroupBook) -> str | None:
+        """Return the fingerprint that follows in a vacant group: see the theory on groups."""
+        return first_heir(
+            book.cohorts, self.rolling(book), lambda f: self.can_serve(book.cohorts[f].members)
+        )
+
+    def rolling(self, book: GroupBook) -> set[str]:
+        """Return the cohorts with a member that still serves another version in this group."""
+        return {
+            entry.want.fingerprint
+            for key in book.courtesies
+            if (entry := self.entries[key]).registration is not None
+            and not entry.want.adapter
+            and entry.courtesy_group == entry.want.group
+        }
+
+    def can_serve(self, members: Iterable[Key]) -> bool:
+        """Whether a cohort has a member that is there and whose names are free."""
+        for key in members:
+            card = self.entries[key].want
+            if card.anchored:
+                return self.names.taken(self.claims(card)) is None
+        return False
+
+    def _admit_or_block(self, entry: Entry) -> None:
+        if entry.firm:
+            return
+        taken = self.names.taken(self.claims(entry.want))
+        if taken is None:
+            self.admit(entry)
+        else:
+            self._wait(entry, Standing.BLOCKED, taken)
+
+    # What a move sets off
+
+    def _wait(self, entry: Entry, standing: Standing, watching: Key | str | None) -> None:
+        entry.standing = standing
+        self.touched[entry.key] = None
+        self.watch(entry, watching)
+
+    def _take_office(self, book: GroupBook, card: Card) -> None:
+        if book.incumbent is None:
+            book.incumbent = card.fingerprint
+            for key in book.members():
+                if self.entries[key].standing == Standing.BLOCKED:
+                    self.wake(self.entries[key])
+
+    def _evict(self, entry: Entry) -> None:
+        """Withdraw every courtesy that cannot coexist with the card the entry wants."""
+        for key in self.displaced(entry.want):
+            self.withdraw(self.entries[key])
+
+    def displaced(self, card: Card) -> list[Key]:
+        """Return the other keys whose courtesy `card` would end by serving."""
+        keys = dict.fromkeys(self.names.rivals(self.claims(card)))
+        book = None if card.adapter else self.groups.get(card.group)
+        for key in () if book is None else book.courtesies:
+            courtesy = self.entries[key].courtesy
+            if courtesy is not None and courtesy.fingerprint == card.fingerprint:
+                break  # what is served in a group has one fingerprint
+            keys[key] = None
+        cards = self.courtesies.get(card.key.place)
+        found: list[Card] = []
+        while cards is not None and (rival := cards.find_conflict(card)) is not None:
+            keys[rival] = None
+            courtesy = self.entries[rival].courtesy
+            if courtesy is not None:
+                found.append(courtesy)
+                cards.remove(courtesy)
+        if cards is not None:
+            for courtesy in found:
+                cards.add(courtesy)
+        keys.pop(card.key, None)
+        return list(keys)
+
+    def _rebase(self, base: Entry, before: Card | None) -> None:
+        """Judge the adapters of an instance again, after what its base serves has changed."""
+        after = None if base.served is None else base.served.card
+        adapters = [self.entries[key] for key in self.adapters.members(base.key)]
+        same_primary = (
+            before is not None and after is not None and before.display_name == after.display_name
+        )
+        for entry in sorted(adapters, key=lambda adapter: adapter.admission or 0):
+            if entry.served is not None:
+                self._carry_over(entry, before, after, same_primary=same_primary)
+            if not entry.firm and entry.registration is not None:
+                self.wake(entry)
+
+    def _carry_over(
+        self, entry: Entry, before: Card | None, after: Card | None, *, same_primary: bool
+    ) -> None:
+        """Move one serving adapter from one base version to the next, or stop it."""
+        served = entry.served
+        if served is None or before is None:
+            return
+        fits = after is not None and rules.compatible(served.card, after)
+        if fits and same_primary:
+            return
+        if not fits or not served.firm or after is None:
+            self.withdraw(entry)
+            return
+        # Its own claim must be gone before the new one is looked at; taking it back twice is once.
+        self.release(entry)
+        claims = claims_of(served.card, after.display_name)
+        if self.names.taken(claims) is not None:
+            self.withdraw(entry)
+            return
+        for key in self.names.rivals(claims):
+            self.withdraw(self.entries[key])
+        self.names.claim(entry.key, claims, firm=True)
+
+
+def first_heir(
+    by_age: Iterable[str], rolling: Container[str], can_serve: Callable[[str], bool]
+) -> str | None:
+    """Return the cohort that follows in a vacant group: rolling edits first, then by age."""
+    cohorts = list(by_age)
+    for turn in (True, False):
+        for fingerprint in cohorts:
+            if (fingerprint in rolling) is turn and can_serve(fingerprint):
+                return fingerprint
+    return None

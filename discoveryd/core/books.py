@@ -1,0 +1,162 @@
+"""The arbiter's books: who is registered, who serves, who claims what, and who waits for whom.
+
+Entering and striking out, each with the waking that it owes: whatever is set free here wakes those
+who wait for it. Which moves are made, and in what order, is arbiter.py's business.
+
+Waking is complete, because a waiting entry can only fail for one of four things, and each of them
+tells when it goes away: the registered card that refused it (`_refused`), its base (the adapters of
+an instance are woken by any change of what the base serves), the incumbent of its group (all
+registered members are woken when the group falls vacant), or a claim on one of its names
+(`Names.waiting`). A gate that fails later than another gives way to it at once: when a group gets
+an incumbent, its blocked members are woken to stand by.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+
+from discoveryd.core.batch import Served
+from discoveryd.core.card import Card, Endpoint, Group, Key
+from discoveryd.core.catalogue import Claim, Groups, Names, claims_of
+from discoveryd.core.endpoint import EndpointCards
+from discoveryd.core.entry import Entry
+from discoveryd.core.keyindex import KeyIndex
+
+
+class Books:
+    """What all entries of the host have and wait for. `ranks` gives growing numbers."""
+
+    def __init__(self, ranks: Callable[[], int], operator_aliases: Mapping[str, str]) -> None:
+        self.ranks = ranks
+        self.entries: dict[Key, Entry] = {}
+        self.names = Names(operator_aliases)
+        self.groups = Groups()
+        self.registered: dict[Endpoint, EndpointCards] = {}
+        self.courtesies: dict[Endpoint, EndpointCards] = {}
+        self.adapters: KeyIndex[Key, Key] = KeyIndex()
+        self.touched: dict[Key, None] = {}
+        self._refused: KeyIndex[Key, Key] = KeyIndex()
+        self._queue: list[tuple[int, Key]] = []
+        self._queued: set[Key] = set()
+
+    def wake(self, entry: Entry) -> None:
+        """Queue a waiting entry to be judged in its turn."""
+        if entry.key not in self._queued:
+            self._queued.add(entry.key)
+            heapq.heappush(self._queue, (entry.arrival, entry.key))
+
+    def next_woken(self) -> Entry | None:
+        """Take the waiting entry with the lowest arrival rank off the queue, if any is left."""
+        while self._queue:
+            arrival, key = heapq.heappop(self._queue)
+            self._queued.discard(key)
+            entry = self.entries.get(key)
+            if entry is not None and entry.arrival == arrival and not entry.firm:
+                return entry
+        return None
+
+    def register(self, entry: Entry, rank: int) -> None:
+        """Enter a card that passed compatibility, with its registration rank."""
+        place = entry.key.place
+        if place not in self.registered:
+            self.registered[place] = EndpointCards()
+        self.registered[place].add(entry.want)
+        entry.registration = rank
+        if not entry.want.adapter:
+            self.groups.join(entry.want, rank)
+
+    def unregister(self, entry: Entry) -> None:
+        """Take a card out of its endpoint and wake whom it refused. It must not be firm."""
+        if entry.registration is None:
+            return
+        entry.registration = None
+        _remove(self.registered, entry.want)
+        if not entry.want.adapter:
+            self.groups.leave(entry.want)
+        for key in self._refused.members(entry.key):
+            self.wake(self.entries[key])
+
+    def claims(self, card: Card) -> Mapping[str, Claim]:
+        """Return what a version claims where it is served, or would claim."""
+        if not card.adapter:
+            return claims_of(card, card.display_name)
+        base = self.base_of(card.key)
+        return claims_of(card, "" if base is None else base.display_name)
+
+    def base_of(self, key: Key) -> Card | None:
+        """Return the base version served on an adapter's instance, if any."""
+        base = self.entries.get(key.base) if key.suffix is not None else None
+        return None if base is None or base.served is None else base.served.card
+
+    def watch(self, entry: Entry, watching: Key | str | None) -> None:
+        """Note the one card or name that an entry waits for, instead of what it waited for."""
+        if isinstance(entry.watching, str):
+            self.names.waiting.discard(entry.watching, entry.key)
+        elif entry.watching is not None:
+            self._refused.discard(entry.watching, entry.key)
+        entry.watching = watching
+        if isinstance(watching, str):
+            self.names.waiting.add(watching, entry.key)
+        elif watching is not None:
+            self._refused.add(watching, entry.key)
+
+    def enter(self, entry: Entry, card: Card, *, firm: bool) -> None:
+        """Enter a version in every book that speaks of what is served."""
+        if entry.admission is None:
+            entry.admission = self.ranks()
+        file = entry.file if firm or entry.served is None else entry.served.file
+        entry.served = Served(card, file, entry.admission, firm=firm)
+        self.touched[entry.key] = None
+        self.names.claim(entry.key, self.claims(card), firm=firm)
+        if firm:
+            if not card.adapter:
+                self.groups[card.group].firm[entry.key] = None
+            return
+        place = entry.key.place
+        if place not in self.courtesies:
+            self.courtesies[place] = EndpointCards()
+        self.courtesies[place].add(card)
+        if not card.adapter:
+            self.groups.note_courtesy(card.group, entry.key)
+
+    def release(self, entry: Entry) -> None:
+        """Take what an entry serves out of those books again, and wake who waited for it."""
+        served = entry.served
+        if served is None:
+            return
+        card = served.card
+        self.names.release(entry.key, card.names, firm=served.firm)
+        if served.firm:
+            for name in card.names:
+                self.wake_waiting(name)
+            if not card.adapter:
+                self._leave_office(entry, card.group)
+        else:
+            _remove(self.courtesies, card)
+            if not card.adapter:
+                self.groups.drop_courtesy(card.group, entry.key)
+
+    def wake_waiting(self, name: str) -> None:
+        """Wake who waits for a name, if nobody claims it firmly any more."""
+        if name in self.names.firm or name in self.names.operator:
+            return
+        for key in self.names.waiting.members(name):
+            entry = self.entries[key]
+            self.wake(entry)
+            if not entry.want.adapter:
+                self.groups[entry.want.group].stuck = False
+
+    def _leave_office(self, entry: Entry, group: Group) -> None:
+        book = self.groups[group]
+        del book.firm[entry.key]
+        if not book.firm:
+            book.incumbent = None
+            book.stuck = False
+            for key in book.members():
+                self.wake(self.entries[key])
+
+
+def _remove(books: dict[Endpoint, EndpointCards], card: Card) -> None:
+    place = card.key.place
+    books[place].remove(card)
+    if not len(books[place]):
+        del books[place]

@@ -1,0 +1,165 @@
+"""Names, groups and cohorts of the whole host: who claims what, and who waits for it.
+
+Books only: nothing here decides or moves a card. The invariants are those of registry.py's theory:
+the served claims on one name are equal, and a group's firm members share one fingerprint.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from discoveryd.core.card import Card, Group, Key
+from discoveryd.core.keyindex import KeyIndex
+
+
+class Claim(NamedTuple):
+    """What a served card says a name means; claims may share a name only if they are equal."""
+
+    adapter: bool
+    primary: str
+
+
+def claims_of(card: Card, primary: str) -> Mapping[str, Claim]:
+    """Return the claims of a card; `primary` is that of the base beneath, or its own."""
+    return dict.fromkeys(card.names, Claim(card.adapter, primary))
+
+
+class Names:
+    """Claims on names, firm and by courtesy, the operator's table, and who waits for a name."""
+
+    __slots__ = ("_claims", "courtesy", "firm", "operator", "waiting")
+
+    def __init__(self, operator: Mapping[str, str]) -> None:
+        self.operator = dict(operator)
+        self.firm: KeyIndex[str, Key] = KeyIndex()
+        self.courtesy: KeyIndex[str, Key] = KeyIndex()
+        self.waiting: KeyIndex[str, Key] = KeyIndex()
+        self._claims: dict[str, Claim] = {}
+
+    def taken(self, claims: Mapping[str, Claim]) -> str | None:
+        """Return the first of the names that is the operator's or firmly claimed otherwise."""
+        for name, claim in claims.items():
+            if name in self.operator:
+                return name
+            if self._claims.get(name, claim) != claim and name in self.firm:
+                return name
+        return None
+
+    def rivals(self, claims: Mapping[str, Claim]) -> list[Key]:
+        """Return the keys that claim one of the names otherwise, by courtesy."""
+        rivals: dict[Key, None] = {}
+        for name, claim in claims.items():
+            if self._claims.get(name, claim) != claim:
+                rivals.update(dict.fromkeys(self.courtesy.members(name)))
+        return list(rivals)
+
+    def claim(self, key: Key, claims: Mapping[str, Claim], *, firm: bool) -> None:
+        """Enter the claims. Whoever claims one of the names otherwise must have been withdrawn."""
+        index = self.firm if firm else self.courtesy
+        for name, claim in claims.items():
+            self._claims[name] = claim
+            index.add(name, key)
+
+    def release(self, key: Key, names: Iterable[str], *, firm: bool) -> None:
+        """Take the claims back."""
+        index = self.firm if firm else self.courtesy
+        for name in names:
+            index.discard(name, key)
+            if name not in self.firm and name not in self.courtesy:
+                self._claims.pop(name, None)
+
+
+class Cohort:
+    """The registered members of a group that share a fingerprint, and when the first came."""
+
+    __slots__ = ("age", "members")
+
+    def __init__(self, age: int) -> None:
+        self.age = age
+        self.members: dict[Key, None] = {}
+
+
+class GroupBook:
+    """One group: its cohorts by age, its incumbent, and who serves an earlier version in it.
+
+    `stuck` is set when settling found no cohort that can serve, until something changes that.
+    """
+
+    __slots__ = ("cohorts", "courtesies", "firm", "incumbent", "stuck")
+
+    def __init__(self) -> None:
+        self.cohorts: dict[str, Cohort] = {}
+        self.courtesies: dict[Key, None] = {}
+        self.firm: dict[Key, None] = {}
+        self.incumbent: str | None = None
+        self.stuck = False
+
+    def expect(self, fingerprint: str, age: int) -> None:
+        """Put a cohort back whose members are about to be registered again."""
+        self.cohorts[fingerprint] = Cohort(age)
+
+    def members(self) -> Iterator[Key]:
+        """Every registered member, by cohort."""
+        for cohort in self.cohorts.values():
+            yield from cohort.members
+
+
+class Groups:
+    """All groups of the host. Cohorts left empty are forgotten at the end of a batch."""
+
+    __slots__ = ("_books", "_emptied")
+
+    def __init__(self) -> None:
+        self._books: dict[Group, GroupBook] = {}
+        self._emptied: dict[tuple[Group, str | None], None] = {}
+
+    def __getitem__(self, group: Group) -> GroupBook:
+        """Return the group's book, a new one if it had none."""
+        book = self._books.get(group)
+        if book is None:
+            book = self._books[group] = GroupBook()
+        return book
+
+    def __iter__(self) -> Iterator[tuple[Group, GroupBook]]:
+        return iter(self._books.items())
+
+    def get(self, group: Group) -> GroupBook | None:
+        """Return the group's book, if it has one."""
+        return self._books.get(group)
+
+    def join(self, card: Card, age: int) -> None:
+        """Enter a registered base into its cohort; `age` counts if it is the cohort's first."""
+        book = self[card.group]
+        cohort = book.cohorts.get(card.fingerprint)
+        if cohort is None:
+            cohort = book.cohorts[card.fingerprint] = Cohort(age)
+            book.stuck = False
+        cohort.members[card.key] = None
+
+    def leave(self, card: Card) -> None:
+        """Take a base out of its cohort."""
+        cohort = self[card.group].cohorts[card.fingerprint]
+        del cohort.members[card.key]
+        if not cohort.members:
+            self._emptied[card.group, card.fingerprint] = None
+
+    def note_courtesy(self, group: Group, key: Key) -> None:
+        """Enter that `key` serves an earlier version in this group."""
+        self[group].courtesies[key] = None
+
+    def drop_courtesy(self, group: Group, key: Key) -> None:
+        """Take that back."""
+        del self[group].courtesies[key]
+        self._emptied[group, None] = None
+
+    def forget_empty(self) -> None:
+        """End a batch: cohorts without members, and groups without anything, are forgotten."""
+        for group, fingerprint in self._emptied:
+            book = self._books.get(group)
+            if book is None:
+                continue
+            cohort = None if fingerprint is None else book.cohorts.get(fingerprint)
+            if fingerprint is not None and cohort is not None and not cohort.members:
+                del book.cohorts[fingerprint]
+            if not book.cohorts and not book.courtesies:
+                del self._books[group]
+        self._emptied.clear()

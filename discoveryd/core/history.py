@@ -1,0 +1,104 @@
+"""What changed since when: a cursor for every reader, without a queue for any.
+
+Not a log of changes but, for every key and name, the revision at which it last changed, in that
+order. The difference since a cursor is what lies behind it, read from the end: its cost is its own
+length, its content the present, and a key that changed a thousand times is in it once. Only what is
+gone for good costs memory; of that the oldest is dropped, and cursors before it are told to reset.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from discoveryd.core.card import Key
+
+
+class Cursor(msgspec.Struct, frozen=True, gc=False):
+    """A point in one unbroken history. Revisions compare only within one epoch."""
+
+    epoch: str
+    revision: int
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What changed after a cursor: keys and names to look up in the present state.
+
+    With `reset`, the reader's state is worth nothing and it needs everything there is.
+    """
+
+    reset: bool
+    keys: tuple[Key, ...]
+    names: tuple[str, ...]
+
+
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+class _Touches(Generic[Thing]):
+    """Things in the order of their last change."""
+
+    def __init__(self) -> None:
+        self.at: dict[Thing, int] = {}
+        self.gone: OrderedDict[Thing, None] = OrderedDict()
+
+    def touch(self, thing: Thing, revision: int, *, gone: bool) -> None:
+        self.at.pop(thing, None)
+        self.at[thing] = revision
+        self.gone.pop(thing, None)
+        if gone:
+            self.gone[thing] = None
+
+    def since(self, revision: int) -> Iterator[Thing]:
+        for thing in reversed(self.at):
+            if self.at[thing] <= revision:
+                return
+            yield thing
+
+    def drop_oldest(self) -> int:
+        """Forget the thing that went first, and return when it went."""
+        thing, _ = self.gone.popitem(last=False)
+        return self.at.pop(thing)
+
+
+class History:
+    """The revisions of one epoch, `limit` departed keys and names deep at most."""
+
+    def __init__(self, epoch: str, *, limit: int = 65_536) -> None:
+        self.cursor = Cursor(epoch, 0)
+        self._floor = 0
+        self._limit = limit
+        self._keys: _Touches[Key] = _Touches()
+        self._names: _Touches[str] = _Touches()
+
+    def advance(self, keys: dict[Key, bool], names: dict[str, bool]) -> Cursor:
+        """Publish a revision: the keys and names changed in it, each with whether it is there."""
+        self.cursor = Cursor(self.cursor.epoch, self.cursor.revision + 1)
+        for key, present in keys.items():
+            self._keys.touch(key, self.cursor.revision, gone=not present)
+        for name, present in names.items():
+            self._names.touch(name, self.cursor.revision, gone=not present)
+        while len(self._keys.gone) > self._limit:
+            self._floor = max(self._floor, self._keys.drop_oldest())
+        while len(self._names.gone) > self._limit:
+            self._floor = max(self._floor, self._names.drop_oldest())
+        return self.cursor
+
+    def reaches(self, cursor: Cursor | None) -> bool:
+        """Whether the difference since the cursor can still be told."""
+        return (
+            cursor is not None
+            and cursor.epoch == self.cursor.epoch
+            and self._floor <= cursor.revision <= self.cursor.revision
+        )
+
+    def since(self, cursor: Cursor | None) -> Difference:
+        """Return what changed after the cursor, or everything if that cannot be told."""
+        if cursor is not None and self.reaches(cursor):
+            return Difference(
+                reset=False,
+                keys=tuple(self._keys.since(cursor.revision)),
+                names=tuple(self._names.since(cursor.revision)),
+            )
+        return Difference(reset=True, keys=(), names=())

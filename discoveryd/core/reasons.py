@@ -1,0 +1,207 @@
+"""Why an entry waits, in words and as data, worked out when somebody asks.
+
+A pure reading of the arbiter's books as they stand: nothing is stored, so no reason is ever stale.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import cast
+
+import msgspec
+
+from discoveryd.core import rules
+from discoveryd.core.arbiter import Arbiter
+from discoveryd.core.card import Card, Key
+from discoveryd.core.entry import Entry
+from discoveryd.core.verdict import Reason, Standing
+
+_MOST_AGAINST = 10
+
+_FURTHER_FIELDS = (
+    "kv_cache_block_size",
+    "model_info",
+    "tokenizer",
+    "prompt_formatter",
+    "chat_template_file",
+    "gen_config",
+    "extra_files",
+    "prompt_context",
+    "router_config",
+    "indexer_identity",
+)
+"""What the fingerprint covers besides the members of `Card`."""
+
+
+def reasons_for(arbiter: Arbiter, entry: Entry) -> tuple[Reason, ...]:
+    """Return why the entry has its standing; nothing for one that serves its present content."""
+    match entry.standing:
+        case Standing.REFUSED if isinstance(entry.watching, tuple):
+            return (refused(arbiter, entry.want, entry.watching),)
+        case Standing.ORPHAN:
+            return (orphaned(arbiter, entry.want),)
+        case Standing.STANDBY:
+            return (standing_by(arbiter, entry.want, arbiter.groups[entry.want.group].firm),)
+        case Standing.BLOCKED if isinstance(entry.watching, str):
+            return (blocked(arbiter, entry.want, entry.watching),)
+        case _:
+            return ()
+
+
+def refused(arbiter: Arbiter, card: Card, blocker: Key) -> Reason:
+    """Return the pairwise rule by which the registered card at `blocker` refuses `card`."""
+    incumbent = arbiter.entries[blocker]
+    reason = rules.conflict(card, incumbent.want)
+    if reason is None:
+        raise AssertionError(f"{card.key} was refused for {blocker}, but no rule says so")
+    return Reason(
+        rule=reason.rule,
+        message=reason.message,
+        field=reason.field,
+        found=reason.found,
+        expected=reason.expected,
+        against=(incumbent.file,),
+    )
+
+
+def orphaned(arbiter: Arbiter, card: Card) -> Reason:
+    """Return why a card has no ground to serve on."""
+    if card.half_adapter:
+        return Reason(
+            rule="half_adapter",
+            message=(
+                f"“{card.display_name}” is half an adapter: an adapter needs both the member `lora`"
+                " and a model suffix in its key. Add the one that is missing, or drop the other."
+            ),
+            field="lora",
+        )
+    if not card.anchored:
+        return Reason(
+            rule="no_instance",
+            message=(
+                f"The store has no instance record for {card.key.base}, so nobody knows where "
+                f"“{card.display_name}” can be reached. The worker writes it when its endpoint "
+                "starts serving."
+            ),
+            expected=str(card.key.base),
+        )
+    base = arbiter.base_of(card.key)
+    holder = arbiter.entries.get(card.key.base)
+    if base is None or holder is None:
+        state = "is registered but not serving" if holder is not None else "is not registered"
+        return Reason(
+            rule="no_base",
+            message=(
+                f"The base of adapter “{card.display_name}” {state}: an adapter serves on the base "
+                f"card of its own instance, {card.key.base}. Drop that card, or give this one the "
+                "url, endpoint and instance of its base."
+            ),
+            field="source_path",
+            expected=str(card.key.base),
+            against=() if holder is None else (holder.file,),
+        )
+    conflict = rules.conflict(card, base)
+    return Reason(
+        rule="no_base",
+        message=(
+            f"The base served on {card.key.base} does not suit adapter “{card.display_name}”"
+            f"{'' if conflict is None else ': ' + conflict.message}"
+        ),
+        field=None if conflict is None else conflict.field,
+        found=None if conflict is None else conflict.found,
+        expected=None if conflict is None else conflict.expected,
+        against=(holder.file,),
+    )
+
+
+def standing_by(arbiter: Arbiter, card: Card, rivals: Iterable[Key]) -> Reason:
+    """Return what sets the card apart from `rivals`, members of the cohort that serves instead."""
+    incumbents = [arbiter.entries[key] for key in islice(rivals, _MOST_AGAINST)]
+    other = incumbents[0].want
+    field, found, expected = difference(card, other)
+    return Reason(
+        rule="other_fingerprint",
+        message=(
+            f"“{card.display_name}” is served already on {'/'.join(card.key.place)} with another "
+            f"configuration: {field} {expected}, where this card says {found}. This card stands by "
+            "and takes over when all workers of that configuration are gone; to serve beside them, "
+            "make the cards equal or use another endpoint or namespace."
+        ),
+        field=field,
+        found=found,
+        expected=expected,
+        against=tuple(entry.file for entry in incumbents),
+    )
+
+
+def difference(card: Card, other: Card) -> tuple[str, str, str]:
+    """Return the first member in which two fingerprints differ, and its two values, as text."""
+    for field in ("source_path", "aliases", "context_length", "worker_type", "needs"):
+        mine, its = getattr(card, field), getattr(other, field)
+        if mine != its:
+            return field, _text(mine), _text(its)
+    mine, its = _members(card.content), _members(other.content)
+    for field in _FURTHER_FIELDS:
+        if mine.get(field) != its.get(field):
+            return field, _text(mine.get(field)), _text(its.get(field))
+    return "fingerprint", card.fingerprint, other.fingerprint
+
+
+def _members(content: bytes) -> dict[str, object]:
+    card = msgspec.json.decode(content or b"{}", type=dict[str, object])
+    nested = card.get("card_json")
+    return cast("dict[str, object]", nested) if isinstance(nested, dict) else card
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "absent"
+    if isinstance(value, tuple):
+        return ", ".join(_text(item) for item in value) or "none"
+    return str(value)
+
+
+def blocked(arbiter: Arbiter, card: Card, name: str) -> Reason:
+    """Return who has the name that the card would have to claim."""
+    names = arbiter.names
+    if name in names.operator:
+        return Reason(
+            rule="operator_claim",
+            message=(
+                f"The name “{name}” belongs to the operator: the configuration's [aliases] sends "
+                f"it to “{names.operator[name]}”. Choose another name, or have that line removed."
+            ),
+            field="display_name" if name == card.display_name else "aliases",
+            found=name,
+        )
+    owners = [arbiter.entries[key] for key in names.firm.members(name)[:_MOST_AGAINST]]
+    owner = owners[0].want
+    kind = "adapter" if owner.adapter else "primary" if owner.display_name == name else "alias"
+    return Reason(
+        rule="name_claimed",
+        message=(
+            f"The name “{name}” is taken: it is the {kind} of “{owner.display_name}” "
+            f"({owner.key}). Choose another name; this card serves when that one leaves."
+        ),
+        field="display_name" if name == card.display_name else "aliases",
+        found=name,
+        against=tuple(entry.file for entry in owners),
+    )
+
+
+def duplicate(card: Card, holder: Entry) -> Reason:
+    """Return why a second card for one key waits, and how two names share one server."""
+    advice = (
+        "list the other name under aliases there"
+        if card.display_name not in holder.want.names
+        else "drop one of the two files"
+    )
+    return Reason(
+        rule="duplicate_key",
+        message=(
+            f"{holder.file} holds the key {card.key} already. If both cards speak of one server, "
+            f"{advice}; if they speak of two, give them different urls or instances."
+        ),
+        field="key",
+        found=str(card.key),
+        against=(holder.file,),
+    )

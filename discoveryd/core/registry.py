@@ -1,0 +1,356 @@
+"""The registry: which cards may serve together. The only state that judging needs.
+
+Theory
+======
+
+**Files and keys.** A file whose content is valid, permitted and alive *claims* its card's key. The
+claims on one key are kept in order (within a batch: by mtime, then file name); the first is the
+*holder*, the others are `duplicate`. A file whose content turned invalid keeps its claim with its
+last valid card (it is *torn*); a file that is gone, barred, or changed its key gives it up. Where
+the holder changes, the key's ranks stay if the new holder's file has the same owner (the key has
+*moved*); else the key departs and arrives anew.
+
+**Entry.** One per held key. `want` is the card its holder presents. `registered`: `want` passed
+compatibility. `served`: the version in the answers. It is *firm* where it is `want`, else it is
+there by *courtesy*. Ranks come from one counter: arrival when the key is first held, registration
+while registered, admission while served; what serves before and after a batch keeps its admission.
+
+**Firm and courtesy.** Only registered cards count for the compatibility gate, only firm served
+ones for incumbency and for claims on names. A courtesy blocks nobody: it is withdrawn at the
+moment a card becomes firm that cannot coexist with it (by the pairwise rules, by its claims on
+names, or by another fingerprint in its group). So all served versions always coexist.
+
+**Names.** A base claims its primary p and its aliases as (model, p); an adapter claims its name as
+(adapter, p), where p is the primary of the base version served beneath it. A name may be claimed
+by many cards, but by equal claims only. Names in the operator's table are claimed by nobody.
+
+**Gates of an entry, in order** (the first that fails gives the standing):
+1. compatibility with every other registered card on the endpoint -> `refused`. A card that passed
+   stays registered until it leaves or is edited;
+2. base: not a half adapter, anchored, and for adapters: the entry at `key.base` serves a version
+   that the pairwise rules accept -> `orphan`;
+3. cohort (bases): the group has no incumbent, or its incumbent is this fingerprint -> `standby`;
+4. names: none is in the operator's table, none is firmly claimed otherwise -> `blocked`.
+
+**Groups.** The *incumbent* is the fingerprint of the group's firm serving members; there is at most
+one. A *cohort* is the registered members of a group with one fingerprint; its age is when its first
+member registered, and it is forgotten if it has no registered member at the end of a batch. A group
+without an incumbent is *vacant*. When a registered member of a vacant group is judged, the group is
+settled: the successor is the oldest cohort whose names are free among the cohorts that hold an
+entry which still serves another version by courtesy in this same group; if there is none, the
+oldest whose names are free. All its members that pass become firm at once, in arrival order.
+Members of the others are `standby`. If no cohort can serve, every member is `blocked`.
+
+**A batch** is applied in three phases:
+1. *Departures*: entries whose key is no longer held leave. New operator aliases withdraw whoever
+   serves under such a name. Entries that lost their anchor stop serving.
+2. *Edits of entries that serve*. First every edited entry, serving or not, loses its registration,
+   and what it serves turns into a courtesy. Then those that serve are judged in admission order. A
+   version that differs in nothing that a gate or fingerprint reads is taken over unjudged. If a
+   moved key's new content does not get to serve, the old version is withdrawn: its file is gone.
+3. *Everything that waits*, old and new: the entry with the lowest arrival rank that can move is
+   moved, until none can. To move is to become registered, to serve, or to let a group be settled.
+
+When the served version of a base changes, its adapters that serve are judged again at once, in
+admission order, at the base and names gates; those that fail stop serving, without courtesy.
+
+**Why it is cheap.** Each waiting entry watches one thing: the blocker that refused it, its base,
+its group's vacancy, or one claimed name. It is judged again only when that thing goes away.
+Endpoints judge by counts (endpoint.py), so no step loops over the cards of an endpoint.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import count
+from typing import NamedTuple
+
+from discoveryd.core import forecast
+from discoveryd.core.arbiter import Arbiter
+from discoveryd.core.batch import Batch, Change, Served, Sighting
+from discoveryd.core.card import Card, Key
+from discoveryd.core.entry import Entry, FileRecord
+from discoveryd.core.files import Files
+from discoveryd.core.reasons import duplicate, reasons_for
+from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
+
+_RANK_LOST = (
+    "the key was {} before: another key is another worker, so the card arrived anew and gave up "
+    "its rank"
+)
+
+
+class _Edit(NamedTuple):
+    """An edit of an entry that serves: whether its key moved to another file, and its old rank."""
+
+    entry: Entry
+    moved: bool
+    registration: int | None
+
+
+class Registry:
+    """Judges cards, batch by batch. Not thread-safe: it has one writer.
+
+    `ranks` gives growing numbers and never one twice; the registry draws every rank from it.
+    `operator_aliases` maps a name to the primary or adapter it stands for.
+    """
+
+    def __init__(
+        self,
+        ranks: Callable[[], int] | None = None,
+        operator_aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self.arbiter = Arbiter(ranks or count(1).__next__, operator_aliases or {})
+        self.files = Files()
+        self.served: dict[Key, Served] = {}
+        self.standings: Counter[str] = Counter()
+        self._unsettled: dict[str, None] = {}
+
+    # Batches
+
+    def apply(self, batch: Batch) -> Change:
+        """Apply a batch whole and return what changed."""
+        steps = self.applying(batch)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                change: Change = end.value
+                return change
+
+    def applying(self, batch: Batch) -> Generator[None, None, Change]:
+        """Apply a batch in small steps, for a caller that has other things to do in between.
+
+        Until the generator has returned its change, only `served` is fit to be read: it still is
+        what it was before the batch.
+        """
+        arbiter = self.arbiter
+        seen, keys, forgotten = self.files.note(batch.sightings)
+        arrivals, edits = self._identify(keys)
+        aliases = batch.operator_aliases
+        if aliases is not None and dict(aliases) != arbiter.names.operator:
+            arbiter.set_operator_aliases(aliases)
+        else:
+            aliases = None
+        edits = [edit for edit in edits if edit.entry.served is not None]
+        yield
+        for entry, moved, registration in sorted(edits, key=lambda edit: edit.entry.admission or 0):
+            arbiter.judge(entry)
+            if entry.firm:
+                entry.registration = registration
+            elif moved:
+                arbiter.withdraw(entry)
+            yield
+        for record in sorted(arrivals, key=lambda record: (record.mtime_ns, record.file)):
+            card = _claimed(record)
+            arrival = arbiter.ranks()
+            arbiter.arrive(Entry(card.key, card, record.file, record.owner, arrival))
+        while (woken := arbiter.next_woken()) is not None:
+            arbiter.judge(woken)
+            yield
+        arbiter.groups.forget_empty()
+        return self._publish(seen, forgotten, aliases, batch.now)
+
+    def _identify(self, keys: Iterable[Key]) -> tuple[list[FileRecord], list[_Edit]]:
+        """Phase 1, and the opening of phase 2: see who holds each key now.
+
+        Returns the holders of keys that arrive, and the edits of entries that serve.
+        """
+        arrivals: list[FileRecord] = []
+        revisions: list[tuple[Entry, FileRecord]] = []
+        for key in keys:
+            holder = self.files.holder(key)
+            entry = self.arbiter.entries.get(key)
+            if entry is not None and (
+                holder is None or (holder.file != entry.file and holder.owner != entry.owner)
+            ):
+                self.arbiter.depart(entry)
+                entry = None
+            if holder is None:
+                continue
+            if entry is None:
+                arrivals.append(holder)
+            else:
+                revisions.append((entry, holder))
+        edits: list[_Edit] = []
+        for entry, holder in revisions:
+            card, moved = _claimed(holder), holder.file != entry.file
+            entry.owner = holder.owner
+            if not card.judged_like(entry.want):
+                edit = _Edit(entry, moved, entry.registration)
+                self.arbiter.revise(entry, card, holder.file)
+                if entry.served is not None:
+                    edits.append(edit)
+                continue
+            if moved and not entry.firm:
+                self.arbiter.withdraw(entry)
+            if card != entry.want or moved:
+                self.arbiter.replace(entry, card, holder.file)
+        return arrivals, edits
+
+    def _publish(
+        self,
+        seen: Mapping[str, None],
+        forgotten: tuple[str, ...],
+        aliases: Mapping[str, str] | None,
+        now: float,
+    ) -> Change:
+        """Compare what is with what was said last, and say the difference."""
+        touched = self.arbiter.touched
+        self.arbiter.touched = {}
+        changed: dict[Key, Served | None] = {}
+        fresh: list[tuple[Key, Served]] = []
+        files = dict(seen)
+        for key in touched:
+            entry = self.arbiter.entries.get(key)
+            if entry is not None:
+                files[entry.file] = None
+            before = self.served.get(key)
+            after = None if entry is None else entry.served
+            if after is None:
+                if entry is not None:
+                    entry.admission = None
+                if before is not None:
+                    del self.served[key]
+                    changed[key] = None
+            elif before is not None and before.admission == after.admission:
+                self.served[key] = after
+                if not after.looks_like(before):
+                    changed[key] = after
+            else:
+                self.served.pop(key, None)
+                fresh.append((key, after))
+        for key, after in sorted(fresh, key=lambda pair: pair[1].admission):
+            self.served[key] = after
+            changed[key] = after
+        for file in forgotten:
+            self._unsettled.pop(file, None)
+        self.standings.subtract(self.files.leave())
+        judged = tuple(file for file in files if self._show(file, now))
+        return Change(served=changed, judged=judged, forgotten=forgotten, operator_aliases=aliases)
+
+    def _show(self, file: str, now: float) -> bool:
+        """Note what is said of a file from now on; return whether that is something new."""
+        record = self.files.get(file)
+        if record is None:
+            return False
+        standing, serves = self._standing(record)
+        shown = (
+            standing,
+            serves,
+            None
+            if record.card is None
+            else (record.card.key, record.card.names, record.card.warnings),
+            record.fault,
+            record.barred and record.barred.reasons,
+            record.moved_from,
+            record.owner,
+        )
+        if shown == record.shown:
+            return False
+        if record.standing is not None:
+            self.standings[record.standing] -= 1
+        self.standings[standing] += 1
+        record.shown, record.standing, record.since = shown, standing, now
+        if serves is Serves.CURRENT:
+            self._unsettled.pop(file, None)
+        else:
+            self._unsettled[file] = None
+        return True
+
+    def resume(self) -> None:
+        """Begin where another registry was taken out: all is known, and nothing of it is news."""
+        arbiter = self.arbiter
+        while (entry := arbiter.next_woken()) is not None:
+            arbiter.judge(entry)
+        arbiter.groups.forget_empty()
+        arbiter.touched = {}
+        served = [entry.served for entry in arbiter.entries.values() if entry.served is not None]
+        for version in sorted(served, key=lambda version: version.admission):
+            self.served[version.card.key] = version
+        for record in self.files:
+            self._show(record.file, record.since)
+
+    # Questions
+
+    def _standing(self, record: FileRecord) -> tuple[Standing, Serves]:
+        key = record.claim
+        entry = None if key is None else self.arbiter.entries.get(key)
+        holds = entry is not None and entry.file == record.file
+        serves = Serves.NOTHING
+        if entry is not None and holds:
+            serves = entry.serves(torn=record.fault is not None)
+        if record.fault is not None:
+            return Standing.INVALID, serves
+        if record.barred is not None:
+            return record.barred.standing, Serves.NOTHING
+        if entry is None or not holds:
+            return Standing.DUPLICATE, Serves.NOTHING
+        return entry.standing, serves
+
+    def verdict(self, file: str) -> Verdict | None:
+        """What the registry says of a card file; None for a file it does not know."""
+        record = self.files.get(file)
+        if record is None:
+            return None
+        standing, serves = self._standing(record)
+        card = record.card
+        warnings = () if card is None or record.fault is not None else card.warnings
+        if record.fault is not None:
+            warnings = record.fault.warnings
+        elif record.moved_from is not None:
+            warnings = (*warnings, _RANK_LOST.format(record.moved_from))
+        return Verdict(
+            file=file,
+            key=None if card is None else str(card.key),
+            model=None if card is None else card.display_name,
+            names=() if card is None else card.names,
+            standing=standing,
+            serves=serves,
+            reasons=self._reasons(record, standing),
+            warnings=warnings,
+            owner_uid=record.owner,
+            since=record.since,
+        )
+
+    def _reasons(self, record: FileRecord, standing: Standing) -> tuple[Reason, ...]:
+        if record.fault is not None:
+            return record.fault.reasons
+        if record.barred is not None:
+            return record.barred.reasons
+        card = _claimed(record)
+        if standing is Standing.DUPLICATE:
+            return (duplicate(card, self.arbiter.entries[card.key]),)
+        return reasons_for(self.arbiter, self.arbiter.entries[card.key])
+
+    def verdicts_for(self, name: str) -> Iterator[Verdict]:
+        """Yield the verdicts of every file whose last valid card asks for the name."""
+        for file in self.files.asking_for(name):
+            verdict = self.verdict(file)
+            if verdict is not None:
+                yield verdict
+
+    def waiting_for(self, name: str) -> list[str]:
+        """The files whose card asks for the name and does not serve what it holds now."""
+        return [file for file in self.files.asking_for(name) if file in self._unsettled]
+
+    def unsettled(self) -> Iterator[Verdict]:
+        """Yield the verdicts of every file that is not serving its present content."""
+        for file in list(self._unsettled):
+            verdict = self.verdict(file)
+            if verdict is not None:
+                yield verdict
+
+    def check(self, sighting: Sighting, now: float = 0.0) -> tuple[Verdict, tuple[str, ...]]:
+        """Say what the sighting would get if it were the next thing seen, alone; change nothing.
+
+        Also returns the files whose earlier version, served by courtesy, would have to yield. Cards
+        that a change would set free, and what they would then do to this one, are not played
+        through: the verdict is the one at the moment the card is judged.
+        """
+        return forecast.check(self.arbiter, self.files, sighting, now)
+
+
+def _claimed(record: FileRecord) -> Card:
+    if record.card is None:
+        raise AssertionError(f"{record.file} claims a key without a card")
+    return record.card

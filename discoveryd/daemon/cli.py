@@ -1,0 +1,118 @@
+"""The command `discoveryd`: flags in, exit status out. What is served is decided elsewhere.
+
+Exit status: 0 ended as asked; 1 could not start; 2 usage or configuration.
+"""
+
+import importlib.util
+import os
+import resource
+from collections.abc import Iterator, Sequence
+
+import anyio
+import click
+
+from discoveryd import __version__
+from discoveryd.core.text import printable
+from discoveryd.daemon import config, logs
+from discoveryd.daemon.directories import make_place
+from discoveryd.daemon.errors import ConfigError, StartError
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command with `args` (those of the process by default); return its exit status."""
+    try:
+        status = command.main(args, prog_name="discoveryd", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        _complain(f"{error.format_message()} See discoveryd --help.")
+        return error.exit_code
+    except ConfigError as error:
+        _complain(str(error))
+        return 2
+    return status if isinstance(status, int) else 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def command() -> None:
+    """Answer which workers on this host serve a model name, and if none, why not."""
+
+
+@command.command()
+@click.option(
+    "--cards",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(),
+    help="A drop directory of card files. May be given several times.",
+)
+@click.option(
+    "--dynamo",
+    metavar="STORE",
+    multiple=True,
+    type=click.Path(),
+    help="A Dynamo file store (what DYN_FILE_KV names). May be given several times.",
+)
+@click.option("--socket", metavar="PATH", type=click.Path(), help="Where to listen.")
+@click.option(
+    "--config", "file", metavar="FILE", type=click.Path(), help="A configuration file (TOML)."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(config.LOG_LEVELS, case_sensitive=False),
+    help="The least level that is logged.  [default: info]",
+)
+def serve(
+    cards: tuple[str, ...],
+    dynamo: tuple[str, ...],
+    socket: str | None,
+    file: str | None,
+    log_level: str | None,
+) -> int:
+    """Watch the drop directories and answer on the socket, until SIGINT or SIGTERM.
+
+    Flags win over the variables DISCOVERYD_CARDS and DISCOVERYD_SOCKET, these over the
+    configuration file. By default both are in /run/discoveryd for root, else in
+    $XDG_RUNTIME_DIR/discoveryd.
+    """
+    told = config.configure(
+        cards=cards, dynamo=dynamo, socket=socket, log_level=log_level, file=file
+    )
+    logs.set_up(told.log_level)
+    _allow_open_files()
+    try:
+        if told.place is not None:
+            make_place(told.place, os.geteuid())
+        return _run(told)
+    except* StartError as failures:
+        for failure in _leaves(failures):
+            _complain(str(failure))
+    return 1
+
+
+def _run(told: config.Config) -> int:
+    # Late, so that --help and usage errors do not wait for it.
+    from discoveryd.daemon.run import serve as serve_until_asked  # noqa: PLC0415
+
+    fast = importlib.util.find_spec("uvloop") is not None
+    return anyio.run(serve_until_asked, told, backend_options={"use_uvloop": fast})
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files to the hard one: each connection is one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _leaves(group: BaseExceptionGroup[StartError]) -> Iterator[StartError]:
+    for inner in group.exceptions:
+        if isinstance(inner, BaseExceptionGroup):
+            yield from _leaves(inner)
+        else:
+            yield inner
+
+
+def _complain(sentence: str) -> None:
+    click.echo(f"discoveryd: {printable(sentence)}", err=True)

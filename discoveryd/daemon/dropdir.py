@@ -1,0 +1,110 @@
+"""The drop directory: card files in, batches of sightings out.
+
+Theory
+======
+
+**Truth lies on disk.** Whatever happens, the registry must end up with what the files say now.
+Events of the kernel are only hints that a name is worth a look: their kinds lie (a rename over a
+file reads "added", a touch "modified"), they are merged, reordered, and on overflow lost without a
+word. So an event is reduced to a name, and the name is looked at: stat, open, read, compare.
+
+**Arm, then scan.** A change before the scan looked at its file is seen by the scan; a change after
+it is announced, because the watch was armed before. Nothing falls between, only some files are
+looked at twice. The same holds whenever a watch is set up again, so each arming is followed by a
+full scan.
+
+**One at a time.** All looks of one directory are made by one task, in rounds. A round takes what
+was asked for until it began (names heard of, names and scans that Sync asked for, the clock's
+scan), looks at the disk in a worker thread, and hands the sink one batch. Since a round begins only
+when the one before has been applied, results are never applied out of order, and whoever asks for a
+look before a round begins knows at its end that his writes were seen. A scan is one batch, so that
+a file that vanishes under one name and appears under another is seen as moved.
+
+**Looking again.** Events get lost, and some changes raise none: so everything is scanned every five
+seconds, or as seldom as keeps it under 2 % of a processor. A scan reads only files whose stamp
+(inode, size, mtime, ctime) changed. Nobody can set ctime, so a copy with the old mtime and size is
+seen. But clocks tick coarsely: a file written twice within a tick has the same stamp twice, so a
+stamp whose ctime was young when the content was read is not believed by the next scan. And writes
+through mmap may leave no trace in the stamp: so a file that is no valid card, or could not be read,
+is read at each scan until it is one. Content is compared by digest: a touch or a rewrite of equal
+bytes is no sighting.
+
+**Torn files.** Writers who write in place are seen half done. What is read while its stamp changes
+is read again, at most three times, and then passed on as it is: half a card is `invalid`, which
+withdraws nothing, and the rest of the write is announced or found by a scan.
+
+**The directory may be another one.** A watch follows the inode, the path may lead elsewhere by now:
+it was deleted and made again, renamed, or mounted over, and no event says so reliably. So each
+round opens the path afresh and compares device and inode: names are looked at below that
+descriptor; if it is not the directory of the round before, everything is looked at, no stamp is
+believed, files that are not in the new directory are gone; and if it is not the one that is
+watched, the watch is dropped and set up again, followed by a scan. A missing directory is an empty
+one that is looked for every half second. One that cannot be listed tells nothing: what was known
+stays, and the status says why.
+
+**The watch may die**: of a file name that is not UTF-8, of a refused inotify instance, of anything.
+It is set up again, at once the first time, then ever more slowly up to five seconds; until then the
+scans find what changes, and the status says so.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+from discoveryd.core.batch import Invalid, Sighting
+from discoveryd.core.text import display_path
+from discoveryd.daemon.folder import Folder
+from discoveryd.daemon.following import RESCAN_SECONDS, STEP_MS, Follower, Sink
+from discoveryd.daemon.reading import Look, absolute, is_card_name, judge, sighting, stem_of
+from discoveryd.daemon.watching import Arm, native
+
+
+class DropDirectory(Follower):
+    """Follows the card files in one directory; see `Follower` for how to use it."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        sink: Sink,
+        *,
+        arm: Arm = native,
+        step_ms: int = STEP_MS,
+        rescan_seconds: float = RESCAN_SECONDS,
+    ) -> None:
+        root = absolute(path)
+        layout = _Cards(root)
+        super().__init__(
+            root, sink, layout, arm=arm, step_ms=step_ms, rescan_seconds=rescan_seconds
+        )
+
+
+class _Cards:
+    """One folder, in which every file stands for itself."""
+
+    name: Literal["cards"] = "cards"
+
+    def __init__(self, root: bytes) -> None:
+        self._folder = Folder(root, is_card_name)
+        self.folders = (self._folder,)
+
+    @property
+    def files(self) -> int:
+        return len(self._folder)
+
+    def widen(self, names: Sequence[set[bytes]]) -> None:
+        pass
+
+    def sightings(self, looks: Sequence[dict[bytes, Look]]) -> list[Sighting]:
+        folder = self._folder
+        sightings: list[Sighting] = []
+        for name, seen in looks[0].items():
+            if folder.stopped:
+                break
+            found = judge(seen, stem_of(name))
+            if isinstance(found, Invalid) and isinstance(seen.content, bytes):
+                folder.doubt(name)
+            sightings.append(sighting(f"{folder.display}/{display_path(name)}", seen, found))
+        return sightings
+
+    def patience(self) -> float:
+        return float("inf")

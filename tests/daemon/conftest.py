@@ -1,0 +1,30 @@
+"""What the daemon's tests share: short places for sockets, and the loops the server runs on."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import uvloop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the server's tests on both loops it may live on, all others on asyncio's."""
+    del config
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]]
+    factories = {"asyncio": asyncio.SelectorEventLoop}
+    if item.path.stem.startswith("test_server"):
+        factories["uvloop"] = uvloop.new_event_loop
+    return factories
+
+
+@pytest.fixture
+def socket_directory() -> Iterator[Path]:
+    """Give a directory whose path is short enough for a socket's."""
+    directory = Path(tempfile.mkdtemp(prefix="dd-"))
+    yield directory
+    shutil.rmtree(directory)
