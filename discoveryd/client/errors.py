@@ -1,8 +1,7 @@
 """Everything that can go wrong between a client and the daemon, by whose doing it is.
 
 No daemon, no answer in time, a connection that broke; or an answer that is an error: `CallRefused`
-and its kinds, which carry the error's parameters. The first line of each text says what happened,
-further lines say more; none of it is escaped for a terminal yet.
+and its kinds, which carry the error's parameters. Their texts are not escaped for a terminal.
 """
 
 from collections.abc import Mapping
@@ -28,11 +27,15 @@ class Attempt(NamedTuple):
 
 
 class NoDaemon(DiscoverydError):
-    """No daemon accepts connections. `tried` holds every place that was looked at, in order."""
+    """No daemon accepts connections.
+
+    `tried` holds every place that was looked at, in order; `lines` says so, as the text does.
+    """
 
     def __init__(self, tried: tuple[Attempt, ...]) -> None:
         places = [f"  {path} ({origin}): {problem}" for path, origin, problem in tried]
-        super().__init__("\n".join(["no discoveryd answers; tried:", *places]))
+        self.lines = ["no discoveryd answers; tried:", *places]
+        super().__init__("\n".join(self.lines))
         self.tried = tried
 
 

@@ -52,10 +52,10 @@ class Session:
 pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
-def complain(text: str, *more: str) -> None:
-    """Say on stderr what is wrong, in one line that names the program; `more` follows below."""
-    first, *rest = (printable(line) for line in (*text.split("\n"), *more))
-    click.echo("\n".join([f"{PROGRAM}: {first}", *rest]), err=True)
+def complain(sentence: str, *more: str) -> None:
+    """Say on stderr what is wrong, in one line that names the program; `more` lines follow."""
+    lines = [f"{PROGRAM}: {sentence}", *more]
+    click.echo("\n".join(map(printable, lines)), err=True)
 
 
 def json_line(value: object) -> str:

@@ -95,7 +95,7 @@ def workers(served: Sequence[Worker], limit: int | None) -> list[str]:
 
 def verdict(found: Verdict, *, supposed: bool = False) -> list[str]:
     """Return what became of a card file, or is `supposed` to; why, and what to do about it."""
-    lines = [f"{printable(found.file)}: {found.standing}"]
+    lines = [f"{printable(found.file)}: {printable(found.standing)}"]
     if found.names:
         lines.append(f"  asks for: {printable(', '.join(found.names))}")
     if found.key is not None:

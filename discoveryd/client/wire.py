@@ -93,7 +93,9 @@ class Wire:
         except RemoteProtocolError as fault:
             if self._ended:
                 raise ConnectionLost(f"{self._path}: {fault}") from None
-            raise BadReply(f"what listens at {self._path} is no discoveryd: {fault}") from None
+            raise BadReply(
+                f"what listens at {self._path} does not speak Varlink: {fault}"
+            ) from None
         if event is CLOSED:
             if protocol.midway:
                 raise ConnectionLost(f"{self._path}: the daemon ended the connection")

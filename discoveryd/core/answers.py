@@ -6,6 +6,7 @@ admission order everywhere: a dict keeps its order, an edit keeps its place, and
 anew goes to the end, since admission ranks only grow.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -45,20 +46,32 @@ class Answer:
 
     __slots__ = ("_roles", "kind", "members", "model", "name")
 
-    def __init__(self, name: str, card: Card) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.model = card.display_name
-        self.kind = (
-            "adapter" if card.adapter else "primary" if name == card.display_name else "alias"
-        )
+        self.model = self.kind = ""
         self.members: dict[Key, Served] = {}
         self._roles: dict[_Role, int] = {}
 
     def put(self, served: Served) -> None:
-        """Enter a worker, or its next version in the same place."""
-        self.take(served.card.key, keep_place=True)
-        self.members[served.card.key] = served
-        role = _role(served.card)
+        """Enter a worker, or its next version in the same place.
+
+        What the name stands for is said by the last worker put: between two changes all say the
+        same.
+        """
+        card = served.card
+        self.model = card.display_name
+        self.kind = (
+            "adapter" if card.adapter else "primary" if self.name == self.model else "alias"
+        )
+        self.take(card.key, keep_place=True)
+        late = card.key not in self.members and any(
+            last.admission > served.admission
+            for last in itertools.islice(reversed(self.members.values()), 1)
+        )
+        self.members[card.key] = served
+        if late:  # an edit that kept its rank has declared one more alias
+            self.members = dict(sorted(self.members.items(), key=lambda pair: pair[1].admission))
+        role = _role(card)
         self._roles[role] = self._roles.get(role, 0) + 1
 
     def take(self, key: Key, *, keep_place: bool = False) -> None:
@@ -92,7 +105,7 @@ class Answer:
 
     def _complete(self, namespace: str) -> bool:
         roles = [role for role in self._roles if role.namespace == namespace]
-        if any(role.legacy for role in roles):
+        if any(role.legacy and role.accepting for role in roles):
             return True
         live = {role.worker_type for role in roles if role.accepting}
         return all(role.worker_type in live for role in roles) and all(
@@ -185,7 +198,7 @@ class Answers:
         for name in served.card.names:
             answer = self._answers.get(name)
             if answer is None:
-                answer = self._answers[name] = Answer(name, served.card)
+                answer = self._answers[name] = Answer(name)
             answer.put(served)
 
     def resolve(self, name: str) -> tuple[Answer, str] | None:
@@ -200,6 +213,10 @@ class Answers:
         if target is None:
             return answer, answer.kind
         return None if answer.kind == "alias" else (answer, "operator")
+
+    def target(self, name: str) -> str:
+        """Return what the operator made of a name; the name itself where nothing."""
+        return self._operator.get(name, name)
 
     def line(self, name: str) -> NameLine | None:
         """Return the name in short, or None if nobody serves it."""

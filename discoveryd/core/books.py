@@ -36,19 +36,20 @@ class Books:
         self.touched: dict[Key, None] = {}
         self._refused: KeyIndex[Key, Key] = KeyIndex()
         self._queue: list[tuple[int, Key]] = []
-        self._queued: set[Key] = set()
+        self._queued: set[tuple[int, Key]] = set()
 
     def wake(self, entry: Entry) -> None:
         """Queue a waiting entry to be judged in its turn."""
-        if entry.key not in self._queued:
-            self._queued.add(entry.key)
-            heapq.heappush(self._queue, (entry.arrival, entry.key))
+        turn = (entry.arrival, entry.key)
+        if turn not in self._queued:
+            self._queued.add(turn)
+            heapq.heappush(self._queue, turn)
 
     def next_woken(self) -> Entry | None:
         """Take the waiting entry with the lowest arrival rank off the queue, if any is left."""
         while self._queue:
-            arrival, key = heapq.heappop(self._queue)
-            self._queued.discard(key)
+            turn = arrival, key = heapq.heappop(self._queue)
+            self._queued.discard(turn)
             entry = self.entries.get(key)
             if entry is not None and entry.arrival == arrival and not entry.firm:
                 return entry

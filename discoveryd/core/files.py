@@ -1,6 +1,5 @@
 """The identity gate's books: which files there are, and which of them holds each key."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from discoveryd.core.batch import Barred, Invalid, Sighting
@@ -16,7 +15,7 @@ class Files:
         self._records: dict[str, FileRecord] = {}
         self._claims: dict[Key, list[str]] = {}
         self._asking: KeyIndex[str, str] = KeyIndex()
-        self._left: Counter[str] = Counter()
+        self._left: list[FileRecord] = []
 
     def __len__(self) -> int:
         return len(self._records)
@@ -41,36 +40,23 @@ class Files:
         """Return the files whose last valid card asks for the name."""
         return self._asking.members(name)
 
-    def leave(self) -> Counter[str]:
-        """Take the count of standings that files had which went since the last call."""
-        left, self._left = self._left, Counter()
+    def leave(self) -> list[FileRecord]:
+        """Take the records of the files that went since the last call."""
+        left, self._left = self._left, []
         return left
 
-    def note(
-        self, sightings: Iterable[Sighting]
-    ) -> tuple[dict[str, None], dict[Key, None], tuple[str, ...]]:
-        """Enter what was seen.
-
-        Returns the files seen, the keys whose claims or holders may have changed, and the files
-        that are gone.
-        """
-        seen: dict[str, None] = {}
-        keys: dict[Key, None] = {}
-        forgotten: list[str] = []
-        for sighting in sorted(sightings, key=lambda seen: (seen.mtime_ns, seen.file)):
-            if sighting.found is None:
-                if self._forget(sighting.file, keys):
-                    forgotten.append(sighting.file)
-                continue
-            seen[sighting.file] = None
-            record = self._records.get(sighting.file)
-            if record is None:
-                record = self._records[sighting.file] = FileRecord(sighting.file)
-            before = record.claim
-            record.mtime_ns, record.owner = sighting.mtime_ns, sighting.owner
-            self._enter(record, sighting.found)
-            self._claim(record.file, before, record.claim, keys)
-        return seen, keys, tuple(forgotten)
+    def note(self, sighting: Sighting, keys: dict[Key, None]) -> None:
+        """Enter what was seen; add to `keys` those whose claims or holder may be other now."""
+        if sighting.found is None:
+            self._forget(sighting.file, keys)
+            return
+        record = self._records.get(sighting.file)
+        if record is None:
+            record = self._records[sighting.file] = FileRecord(sighting.file)
+        before = record.claim
+        record.mtime_ns, record.owner = sighting.mtime_ns, sighting.owner
+        self._enter(record, sighting.found)
+        self._claim(record.file, before, record.claim, keys)
 
     def _enter(self, record: FileRecord, found: Card | Barred | Invalid) -> None:
         if isinstance(found, Invalid):
@@ -105,16 +91,14 @@ class Files:
         if not claims:
             del self._claims[key]
 
-    def _forget(self, file: str, keys: dict[Key, None]) -> bool:
+    def _forget(self, file: str, keys: dict[Key, None]) -> None:
         record = self._records.pop(file, None)
         if record is None:
-            return False
+            return
         self._claim(file, record.claim, None, keys)
         for name in () if record.card is None else record.card.names:
             self._asking.discard(name, file)
-        if record.standing is not None:
-            self._left[record.standing] += 1
-        return True
+        self._left.append(record)
 
     def restore(self, records: Iterable[FileRecord], claims: Mapping[Key, Iterable[str]]) -> None:
         """Put back what was taken out of another instance."""

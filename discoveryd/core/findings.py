@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from discoveryd.core.card import InvalidCard
-from discoveryd.core.text import quoted
+from discoveryd.core.text import quoted, shortened
 from discoveryd.core.verdict import Reason
 
 MOST = 100
@@ -113,7 +113,7 @@ def kind(value: object) -> str:
 def excerpt(value: object) -> str:
     """Return a string as it is, anything else as JSON, both cut where they are long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "..."
+    return shortened(text, _EXCERPT)
 
 
 def member_path(at: str, name: str) -> str:

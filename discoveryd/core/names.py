@@ -24,7 +24,11 @@ def read_display_name(card: dict[str, object], at: str, findings: Findings) -> s
     if not isinstance(name, str):
         findings.wrong_type(path, name, "a string")
         return _PLACEHOLDER
-    return name if _check(name, path, findings) else _PLACEHOLDER
+    problem = _problem(name)
+    if problem is None:
+        return name
+    findings.fault("bad_name", path, problem, found=name)
+    return _PLACEHOLDER
 
 
 def read_source_path(card: dict[str, object], at: str, findings: Findings) -> str | None:
@@ -54,8 +58,10 @@ def read_aliases(
     for index, name in enumerate(given):
         if not isinstance(name, str):
             findings.warn(f"{path}[{index}]", "not a string, so it is skipped")
-        elif _check(name, f"{path}[{index}]", findings):
+        elif (problem := _problem(name)) is None:
             aliases.append(name)
+        else:
+            findings.fault("bad_name", f"{path}[{index}]", problem, found=name)
     return tuple(aliases)
 
 
@@ -69,22 +75,12 @@ def read_lora(card: dict[str, object], at: str, findings: Findings) -> bool:
     return True
 
 
-def _check(name: str, path: str, findings: Findings) -> bool:
+def _problem(name: str) -> str | None:
     if not name:
-        findings.fault("bad_name", path, "is empty: a name has at least one character")
-        return False
+        return "is empty: a name has at least one character"
     # A character takes at most 4 bytes, so short names need no encoding.
     if len(name) > MAX_NAME_BYTES // 4 and (size := len(name.encode())) > MAX_NAME_BYTES:
-        findings.fault(
-            "bad_name",
-            path,
-            f"is {size} bytes long; a name has at most {MAX_NAME_BYTES}",
-            found=name,
-        )
-        return False
+        return f"is {size} bytes long; a name has at most {MAX_NAME_BYTES}"
     if has_control(name):
-        findings.fault(
-            "bad_name", path, "has control characters: a name has only visible ones", found=name
-        )
-        return False
-    return True
+        return "has control characters: a name has only visible ones"
+    return None

@@ -67,10 +67,10 @@ from typing import NamedTuple
 from discoveryd.core import forecast
 from discoveryd.core.arbiter import Arbiter
 from discoveryd.core.batch import Batch, Change, Served, Sighting
-from discoveryd.core.card import Card, Key
+from discoveryd.core.card import Card, Group, Key
 from discoveryd.core.entry import Entry, FileRecord
 from discoveryd.core.files import Files
-from discoveryd.core.reasons import duplicate, reasons_for
+from discoveryd.core.reasons import duplicate, reasons_for, standing_by
 from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
 
 _RANK_LOST = (
@@ -120,11 +120,15 @@ class Registry:
     def applying(self, batch: Batch) -> Generator[None, None, Change]:
         """Apply a batch in small steps, for a caller that has other things to do in between.
 
-        Until the generator has returned its change, only `served` is fit to be read: it still is
-        what it was before the batch.
+        Until the generator has returned its change, nothing here is fit to be read.
         """
         arbiter = self.arbiter
-        seen, keys, forgotten = self.files.note(batch.sightings)
+        seen: dict[str, None] = {}
+        keys: dict[Key, None] = {}
+        for sighting in sorted(batch.sightings, key=lambda each: (each.mtime_ns, each.file)):
+            seen[sighting.file] = None
+            self.files.note(sighting, keys)
+            yield
         arrivals, edits = self._identify(keys)
         aliases = batch.operator_aliases
         if aliases is not None and dict(aliases) != arbiter.names.operator:
@@ -148,7 +152,7 @@ class Registry:
             arbiter.judge(woken)
             yield
         arbiter.groups.forget_empty()
-        return self._publish(seen, forgotten, aliases, batch.now)
+        return self._publish(seen, aliases, batch.now)
 
     def _identify(self, keys: Iterable[Key]) -> tuple[list[FileRecord], list[_Edit]]:
         """Phase 1, and the opening of phase 2: see who holds each key now.
@@ -190,20 +194,36 @@ class Registry:
     def _publish(
         self,
         seen: Mapping[str, None],
-        forgotten: tuple[str, ...],
         aliases: Mapping[str, str] | None,
         now: float,
     ) -> Change:
         """Compare what is with what was said last, and say the difference."""
-        touched = self.arbiter.touched
-        self.arbiter.touched = {}
-        changed: dict[Key, Served | None] = {}
-        fresh: list[tuple[Key, Served]] = []
         files = dict(seen)
-        for key in touched:
+        for key in self.arbiter.touched:
             entry = self.arbiter.entries.get(key)
             if entry is not None:
                 files[entry.file] = None
+        changed = self._served_anew()
+        forgotten = tuple(self.files.leave())
+        for record in forgotten:
+            self._unsettled.pop(record.file, None)
+            if record.standing is not None:
+                self.standings[record.standing] -= 1
+        judged = tuple(file for file in files if self._show(file, now))
+        return Change(
+            served=changed,
+            judged=judged,
+            forgotten=tuple(record.file for record in forgotten),
+            operator_aliases=aliases,
+        )
+
+    def _served_anew(self) -> dict[Key, Served | None]:
+        """Bring `served` up to date, and return what reads otherwise than before."""
+        touched, self.arbiter.touched = self.arbiter.touched, {}
+        changed: dict[Key, Served | None] = {}
+        fresh: list[tuple[Key, Served]] = []
+        for key in touched:
+            entry = self.arbiter.entries.get(key)
             before = self.served.get(key)
             after = None if entry is None else entry.served
             if after is None:
@@ -222,11 +242,7 @@ class Registry:
         for key, after in sorted(fresh, key=lambda pair: pair[1].admission):
             self.served[key] = after
             changed[key] = after
-        for file in forgotten:
-            self._unsettled.pop(file, None)
-        self.standings.subtract(self.files.leave())
-        judged = tuple(file for file in files if self._show(file, now))
-        return Change(served=changed, judged=judged, forgotten=forgotten, operator_aliases=aliases)
+        return changed
 
     def _show(self, file: str, now: float) -> bool:
         """Note what is said of a file from now on; return whether that is something new."""
@@ -339,6 +355,26 @@ class Registry:
             verdict = self.verdict(file)
             if verdict is not None:
                 yield verdict
+
+    def idle_cohorts(self) -> list[str]:
+        """Say which groups have cards standing by, how many, and why; at most 20."""
+        idle: Counter[Group] = Counter()
+        samples: dict[Group, Card] = {}
+        for file in self._unsettled:
+            record = self.files.get(file)
+            if record is not None and record.standing is Standing.STANDBY:
+                card = _claimed(record)
+                idle[card.group] += 1
+                samples[card.group] = card
+        said: list[str] = []
+        for group, waiting in idle.most_common(20):
+            firm = self.arbiter.groups[group].firm
+            reason = standing_by(self.arbiter, samples[group], firm)
+            said.append(
+                f"{group[0]} on {'/'.join(group[1])}: {len(firm)} serving, {waiting} standing by: "
+                f"{reason.field} {reason.found}, not {reason.expected}"
+            )
+        return said
 
     def check(self, sighting: Sighting, now: float = 0.0) -> tuple[Verdict, tuple[str, ...]]:
         """Say what the sighting would get if it were the next thing seen, alone; change nothing.

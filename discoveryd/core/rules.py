@@ -29,8 +29,11 @@ know more than two cards.
 """
 
 from discoveryd.core.card import Card
-from discoveryd.core.text import quoted
+from discoveryd.core.text import quoted, shortened
 from discoveryd.core.verdict import Reason
+
+_LONGEST_SIDE = 1000
+"""Characters of a source that a reason holds as data: sources are as long as cards may be."""
 
 
 def conflict(newcomer: Card, incumbent: Card) -> Reason | None:
@@ -76,8 +79,8 @@ def _no_source(newcomer: Card, incumbent: Card) -> Reason | None:
             "one of them another component"
         ),
         field="source_path",
-        found=mine,
-        expected=theirs,
+        found=_side(mine),
+        expected=_side(theirs),
     )
 
 
@@ -94,8 +97,8 @@ def _different_source(newcomer: Card, incumbent: Card) -> Reason | None:
             "another component"
         ),
         field="source_path",
-        found=mine,
-        expected=theirs,
+        found=_side(mine),
+        expected=_side(theirs),
     )
 
 
@@ -130,8 +133,8 @@ def _different_base(newcomer: Card, incumbent: Card) -> Reason | None:
             "or give one of them another component"
         ),
         field="display_name" if newcomer.source_path is None else "source_path",
-        found=mine,
-        expected=theirs,
+        found=_side(mine),
+        expected=_side(theirs),
     )
 
 
@@ -150,6 +153,10 @@ def _adapter_name_taken(newcomer: Card, incumbent: Card) -> Reason | None:
         field=_asked_as(newcomer, name),
         found=name,
     )
+
+
+def _side(text: str | None) -> str | None:
+    return None if text is None else shortened(text, _LONGEST_SIDE)
 
 
 def _both(newcomer: Card, incumbent: Card) -> str:

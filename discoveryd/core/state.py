@@ -80,12 +80,17 @@ def take_out(registry: Registry) -> State:
                 admission=entry.admission,
                 served=entry.served,
             )
-            for entry in registry.arbiter.entries.values()
+            for entry in sorted(registry.arbiter.entries.values(), key=lambda each: each.arrival)
         ),
         cohorts=tuple(
-            CohortState(group, fingerprint, cohort.age)
-            for group, book in registry.arbiter.groups
-            for fingerprint, cohort in book.cohorts.items()
+            sorted(
+                (
+                    CohortState(group, fingerprint, cohort.age)
+                    for group, book in registry.arbiter.groups
+                    for fingerprint, cohort in book.cohorts.items()
+                ),
+                key=lambda cohort: cohort.age,
+            )
         ),
         operator_aliases=dict(registry.arbiter.names.operator),
     )

@@ -3,12 +3,15 @@
 Nothing here may decide what a card means; it only says how bytes and strings look.
 """
 
+import re
 import unicodedata
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Controls, format and bidi characters, surrogates, line and paragraph separators."""
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+_ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-f]{2}))")
 
 _LONGEST = 120
 """Characters of a quoted text that are shown before it is cut."""
@@ -21,6 +24,16 @@ def display_path(path: bytes) -> str:
     names never look alike, and the result can always be encoded as UTF-8.
     """
     return path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def path_bytes(display: str) -> bytes:
+    r"""Return the bytes that `display_path` made the text of.
+
+    A text that it never makes is read as leniently as can be: what is no escape stands for itself.
+    """
+    if "\\" not in display:
+        return display.encode("utf-8", "surrogateescape")
+    return _ESCAPED.sub(_unescape, display.encode("utf-8", "surrogateescape"))
 
 
 def printable(text: str) -> str:
@@ -38,8 +51,12 @@ def printable(text: str) -> str:
 
 def quoted(text: str) -> str:
     """Return the text printable, in double quotes, and cut where it is long."""
-    shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    return f'"{printable(shown)}"'
+    return f'"{printable(shortened(text, _LONGEST))}"'
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return the text, cut after `longest` characters, which three dots then tell."""
+    return text if len(text) <= longest else text[:longest] + "..."
 
 
 def has_control(text: str) -> bool:
@@ -47,6 +64,11 @@ def has_control(text: str) -> bool:
     if text.isprintable():
         return False
     return any(char < " " or "\x7f" <= char <= "\x9f" for char in text)
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    digits = match[1]
+    return b"\\" if digits is None else bytes([int(digits, 16)])
 
 
 def _escape(char: str) -> str:

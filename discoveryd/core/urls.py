@@ -23,7 +23,8 @@ def read_url(members: dict[str, object], findings: Findings) -> str | None:
         return None
     problem = _problem(url)
     if problem is not None:
-        findings.fault("bad_url", "$.url", problem, found=url)
+        # Everyone may read reasons: a password is not repeated.
+        findings.fault("bad_url", "$.url", problem, found=None if "@" in url else url)
         return None
     if url.rstrip("/").endswith("/v1"):
         findings.warn("$.url", "ends in /v1, but a client appends /v1 itself")

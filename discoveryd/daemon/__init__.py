@@ -1,1 +1,1 @@
-"""The long-running process: drop directories, server, lifecycle. The only room that does I/O on cards."""
+"""The long-running process: drop directories, liveness, server, lifecycle."""

@@ -7,7 +7,7 @@ A method's `answer(parameters, peer, more)` is called on the loop, must not bloc
 
 - `bytes`: the reply's parameters, encoded. Written at once, together with the other replies to
   the bytes that just arrived: the hot path;
-- an awaitable of `bytes`: the same, later;
+- an awaitable of `bytes` or of an iterator: the same, later;
 - an iterator of `bytes`, at least one: pieces of one answer, for a call that set `more`. All but
   the last are sent with `continues`;
 - an async iterator of `bytes`: a stream that goes on until the peer leaves, for a call that set
@@ -37,6 +37,7 @@ the kernel drops them (UAPI.20 wants them refused; see also listening.py).
 import asyncio
 import fcntl
 import logging
+import select
 import socket
 import sys
 import termios
@@ -67,7 +68,7 @@ class Peer(NamedTuple):
     pid: int
 
 
-Answer = bytes | Awaitable[bytes] | Iterator[bytes] | AsyncIterator[bytes]
+Answer = bytes | Awaitable[bytes | Iterator[bytes]] | Iterator[bytes] | AsyncIterator[bytes]
 """What a method's `answer` returns: see above."""
 
 
@@ -111,12 +112,14 @@ class Conversation(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """Go on answering a peer that only stopped sending; called by the loop."""
+        """Go on answering a peer that has only stopped sending; called by the loop."""
         self._peer_ended = True
         self._connection.receive_data(b"")
         if self._said_all:
             return False
         self._go_on()
+        if self.task is not None and self._is_gone():
+            self._transport.abort()
         return True
 
     def pause_writing(self) -> None:
@@ -151,16 +154,25 @@ class Conversation(asyncio.Protocol):
         """End the connection now, whatever is unsaid."""
         self._transport.abort()
 
-    def reads_nothing(self, now: float) -> float:
+    def look_after(self, now: float) -> float:
         """Return for how many seconds output has been waiting of which the peer took nothing.
 
-        `now` is the loop's time. Measured from call to call: ask often.
+        Measured from call to call, so call it often; `now` is the loop's time. It also ends the
+        conversation if the peer has left while nobody was reading, and so nobody noticed.
         """
+        if (self._peer_ended or not self._reading) and self._is_gone():
+            self._transport.abort()
         waiting = self._transport.get_write_buffer_size()
         taken = (self._written - waiting, self._unread() if waiting else 0)
         if not waiting or taken != self._taken:
             self._taken, self._taken_at = taken, now
         return now - self._taken_at
+
+    def _is_gone(self) -> bool:
+        """Whether the peer has closed its side wholly. An end of input alone does not tell."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket"), 0)
+        return bool(poll.poll(0))
 
     def _unread(self) -> int:
         """Return how much the kernel holds for the peer, which it may read in small bites."""
@@ -254,7 +266,9 @@ class Conversation(asyncio.Protocol):
         """Send all replies but the last and return that; nothing where a stream has ended."""
         reply = self._connection.reply
         if isinstance(answer, Awaitable):
-            return reply(await answer)
+            answer = await answer
+            if isinstance(answer, bytes):
+                return reply(answer)
         if isinstance(answer, AsyncIterator):
             try:
                 async for item in answer:

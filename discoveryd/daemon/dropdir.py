@@ -38,9 +38,10 @@ it was deleted and made again, renamed, or mounted over, and no event says so re
 round opens the path afresh and compares device and inode: names are looked at below that
 descriptor; if it is not the directory of the round before, everything is looked at, no stamp is
 believed, files that are not in the new directory are gone; and if it is not the one that is
-watched, the watch is dropped and set up again, followed by a scan. A missing directory is an empty
-one that is looked for every half second. One that cannot be listed tells nothing: what was known
-stays, and the status says why.
+watched, or the watch heard that its directory was deleted (the next one may have its inode), the
+watch is dropped and set up again, followed by a scan. A missing directory is an empty one that is
+looked for every half second. One that cannot be listed tells nothing: what was known stays, and the
+status says why.
 
 **The watch may die**: of a file name that is not UTF-8, of a refused inotify instance, of anything.
 It is set up again, at once the first time, then ever more slowly up to five seconds; until then the

@@ -171,14 +171,13 @@ class Follower:
         try:
             for lookout in self._lookouts:
                 await lookout.arm()
-            wanted, self._wanted = self._wanted, _Wanted(len(self._folders))
-            outcome = await self._look(wanted.names, everything=True)
+            nothing = _Wanted(len(self._folders))
+            outcome = await self._look(nothing.names, everything=True)
         except BaseException:
             self._stop()
             raise
         self._begun = True
         self._note(outcome)
-        wanted.done.set()
         return outcome.sightings
 
     async def run(self) -> None:
@@ -259,8 +258,10 @@ class Follower:
         now = anyio.current_time()
         self._convict(now)
         self._patience_at = now + outcome.patience
-        for suspect in outcome.unannounced:
-            self._suspects.setdefault(suspect, now)
+        for number, name in outcome.unannounced:
+            # What was heard of while the round went on waits for the next one.
+            if name not in self._wanted.names[number]:
+                self._suspects.setdefault((number, name), now)
         if outcome.scan_seconds is not None:
             self._last_scan_seconds = outcome.scan_seconds
             upkeep = sum(folder.upkeep_seconds for folder in self._folders)

@@ -221,13 +221,14 @@ def _look_once(dir_fd: int, name: bytes, directory: str) -> tuple[Look, bool]:
 
 
 def _read(fd: int, expected: int) -> bytes:
-    pieces: list[bytes] = []
-    left = MAX_BYTES + 1
-    wanted = expected + 1
-    while left and (piece := os.read(fd, min(wanted, left))):
+    piece = os.read(fd, expected + 1)
+    if len(piece) == expected:
+        return piece
+    pieces = [piece]
+    left = MAX_BYTES + 1 - len(piece)
+    while left > 0 and (piece := os.read(fd, min(_PIECE, left))):
         pieces.append(piece)
         left -= len(piece)
-        wanted = _PIECE
     return b"".join(pieces)
 
 

@@ -55,7 +55,7 @@ class Server:
         self._nobody = asyncio.Event()
         self._nobody.set()
         self._full = False
-        self._tick = self._loop.call_later(stall_seconds / 10, self._drop_stalled)
+        self._tick = self._loop.call_later(stall_seconds / 10, self._look_after)
 
     @property
     def connections(self) -> int:
@@ -107,15 +107,14 @@ class Server:
                     self._pause_accepting(listening, error)
                     return
                 continue  # this peer left before it was accepted; the next may be there
-            if len(self._conversations) + len(self._arriving) >= self._connection_limit:
+            if len(self._conversations) >= self._connection_limit:
                 connected.close()
                 if not self._full:
                     _log.warning("all %d connections are taken", self._connection_limit)
                 self._full = True
                 continue
             self._full = False
-            connected.setblocking(False)
-            task = self._loop.create_task(self._welcome(connected))
+            task = self._loop.create_task(self._begin(self._converse(connected), connected))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
 
@@ -129,22 +128,21 @@ class Server:
         if listening in self._listening:
             self._loop.add_reader(listening, self._accept, listening)
 
-    async def _welcome(self, connected: socket.socket) -> None:
-        """Begin the conversation with a peer that was accepted."""
+    def _converse(self, connected: socket.socket) -> Conversation:
         credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, uid, gid = _CREDENTIALS.unpack(credentials)
-        conversation = Conversation(
-            self._service,
-            ServerConnection(
-                frame_limit=self._frame_limit,
-                read_ahead_calls=self._read_ahead_calls,
-                read_ahead_bytes=self._read_ahead_bytes,
-            ),
-            Peer(uid, gid, pid),
-            self._end,
+        connection = ServerConnection(
+            frame_limit=self._frame_limit,
+            read_ahead_calls=self._read_ahead_calls,
+            read_ahead_bytes=self._read_ahead_bytes,
         )
+        conversation = Conversation(self._service, connection, Peer(uid, gid, pid), self._end)
         self._conversations.add(conversation)
         self._nobody.clear()
+        return conversation
+
+    async def _begin(self, conversation: Conversation, connected: socket.socket) -> None:
+        connected.setblocking(False)
         try:
             await self._loop.connect_accepted_socket(lambda: conversation, connected)
         except OSError as error:
@@ -157,10 +155,10 @@ class Server:
         if not self._conversations:
             self._nobody.set()
 
-    def _drop_stalled(self) -> None:
+    def _look_after(self) -> None:
         now = self._loop.time()
         for conversation in tuple(self._conversations):
-            if conversation.reads_nothing(now) >= self._stall_seconds:
+            if conversation.look_after(now) >= self._stall_seconds:
                 _log.warning(
                     "process %d (user %d) has read nothing for %.0f s: its connection is closed",
                     conversation.peer.pid,
@@ -168,4 +166,4 @@ class Server:
                     self._stall_seconds,
                 )
                 conversation.abort()
-        self._tick = self._loop.call_later(self._stall_seconds / 10, self._drop_stalled)
+        self._tick = self._loop.call_later(self._stall_seconds / 10, self._look_after)

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from watchfiles import Change
 
 # watchfiles documents this class as the backend to build on.
 from watchfiles._rust_notify import RustNotify
@@ -39,7 +40,7 @@ class Notifier(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the directory. Not while `watch` runs."""
+        """Let go of the directory, once or more often. Not while `watch` runs."""
         ...
 
 
@@ -76,9 +77,13 @@ class _Watch:
     async def hear(self, tell: Callable[[set[tuple[int, str]]], None], step_ms: int) -> str | None:
         """Call `tell` on the loop with what changed, until stopped; return what it died of."""
         self.heard = True
-        return await anyio.to_thread.run_sync(
-            self._drain, tell, step_ms, limiter=anyio.CapacityLimiter(1)
-        )
+        try:
+            return await anyio.to_thread.run_sync(
+                self._drain, tell, step_ms, limiter=anyio.CapacityLimiter(1)
+            )
+        finally:
+            # Cancelled before its thread began, a watch is closed by nobody else.
+            self._notifier.close()
 
     def stop(self) -> None:
         """Let the thread end within a step."""
@@ -94,8 +99,6 @@ class _Watch:
                     anyio.from_thread.run_sync(tell, heard)
         except Exception as error:  # noqa: BLE001  # whatever ends a watch, it is set up again
             return str(error) or type(error).__name__
-        finally:
-            self._notifier.close()
         return None
 
 
@@ -206,10 +209,13 @@ class Lookout:
             return
         names: set[bytes] = set()
         itself = False
-        for _, path in heard:
+        for kind, path in heard:
             changed = path.encode()
             if changed == self._path:
                 itself = True
+                if kind == Change.deleted:
+                    # A new directory may have the inode of the old one: identity would not tell.
+                    self.drop()
             elif self._accepts(name := changed[len(self._path) + 1 :]):
                 names.add(name)
         if names or itself:

@@ -347,12 +347,11 @@ class PlainRegistry:
         return {e.key: (e.served, e.file, e.firm) for e in self._serving() if e.served}
 
     def _answering(self, name: str) -> list[Card]:
-        target = self.operators.get(name, name)
-        return [
-            entry.served
-            for entry in self._serving()
-            if entry.served and target in entry.served.names
-        ]
+        served = [entry.served for entry in self._serving() if entry.served]
+        target = self.operators.get(name)
+        if target is not None:
+            return [card for card in served if card.display_name == target]
+        return [card for card in served if name in card.names]
 
     def answer(self, name: str) -> list[Key]:
         return [card.key for card in self._answering(name) if card.accepting]

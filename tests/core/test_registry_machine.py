@@ -1,0 +1,260 @@
+"""Random histories: the real registry says what the plain one says, after every batch.
+
+By default a few hundred short histories. For a long run:
+`DISCOVERYD_EXAMPLES=20000 pytest tests/core/test_registry_machine.py --timeout 0`.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from discoveryd.core.answers import Answers
+from discoveryd.core.batch import Batch, Change, Served, Sighting
+from discoveryd.core.card import Card, Key
+from discoveryd.core.history import Cursor
+from discoveryd.core.registry import Registry
+from discoveryd.core.state import put_back, take_out
+from discoveryd.core.verdict import Serves, Standing, Verdict
+from tests.core.cards import card
+from tests.core.plain import PlainRegistry
+from tests.core.recipes import (
+    FILES,
+    NAMES,
+    Directory,
+    Operation,
+    Recipe,
+    files,
+    operations,
+    operator_tables,
+    recipes,
+)
+
+EXAMPLES = int(os.environ.get("DISCOVERYD_EXAMPLES", "300"))
+
+UNSEEN = ("content", "warnings", "liveness", "anchored", "half_adapter")
+"""Members of a card that no answer shows."""
+
+Line = tuple[str, str, int, bool]
+
+
+def seen(served: Served) -> object:
+    """What an answer shows of a served version, and its place."""
+    members = {f: getattr(served.card, f) for f in Card.__struct_fields__ if f not in UNSEEN}
+    return served.file, served.admission, members
+
+
+def said(verdict: Verdict) -> object:
+    """What a verdict says that the registry has to announce, reasons of waiting cards apart.
+
+    Those are worked out when asked for: which of several rivals they name may change unannounced.
+    """
+    own = verdict.standing in (Standing.INVALID, Standing.FORBIDDEN, Standing.EXPIRED)
+    return (
+        verdict.key,
+        verdict.names,
+        verdict.standing,
+        verdict.serves,
+        verdict.reasons if own else None,
+        verdict.warnings,
+        verdict.owner_uid,
+    )
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Directory()
+        self.plain = PlainRegistry()
+        self.ranks: Callable[[], int] = count(1).__next__
+        self.real = Registry(self.ranks)
+        self.answers = Answers("epoch")
+        self.now = 0.0
+        self.copy_cursor: Cursor | None = None
+        self.copy_workers: dict[Key, Served] = {}
+        self.copy_lines: dict[str, Line] = {}
+
+    # Rules
+
+    @rule(
+        drawn=st.lists(operations, min_size=1, max_size=4),
+        mtimes=st.dictionaries(files, st.integers(0, 2), max_size=2),
+        owners=st.dictionaries(files, st.just(1001), max_size=1),
+        operator_aliases=operator_tables,
+    )
+    def batch(
+        self,
+        drawn: list[Operation],
+        mtimes: dict[str, int],
+        owners: dict[str, int],
+        operator_aliases: dict[str, str] | None,
+    ) -> None:
+        self.now += 1
+        self._apply(
+            self.directory.batch(
+                drawn,
+                mtimes=mtimes,
+                owners=owners,
+                operator_aliases=operator_aliases,
+                now=self.now,
+            )
+        )
+
+    @rule(file=files, recipe=recipes)
+    def check_a_newcomer(self, file: str, recipe: Recipe) -> None:
+        newcomer = Sighting(file=f"new-{file}", found=card(**recipe), owner=1000)
+        verdict, displaced = self.real.check(newcomer)
+        before = self.plain.verdicts()
+        self.now += 1
+        self._apply(Batch(sightings=(newcomer,), now=self.now))
+        assert verdict.standing == self.plain.standing(newcomer.file)
+        assert verdict.serves == self.plain.serves(newcomer.file)
+        assert not displaced or verdict.standing is Standing.SERVING
+        for other in displaced:
+            assert before[other][1] is Serves.PREVIOUS
+            assert self.plain.serves(other) is not Serves.PREVIOUS
+        self.now += 1
+        self._apply(Batch(sightings=(Sighting(file=newcomer.file, found=None),), now=self.now))
+
+    @rule(file=files, recipe=recipes)
+    def check_an_edit_and_leave_it(self, file: str, recipe: Recipe) -> None:
+        before = take_out(self.real)
+        verdict, _ = self.real.check(Sighting(file=file, found=card(**recipe), owner=1000))
+        assert verdict.standing not in (Standing.INVALID, Standing.FORBIDDEN, Standing.EXPIRED)
+        assert (verdict.serves is Serves.CURRENT) == (verdict.standing is Standing.SERVING)
+        assert take_out(self.real) == before
+
+    @rule()
+    def restart(self) -> None:
+        state = take_out(self.real)
+        self.real = put_back(state, self.ranks)
+        assert take_out(self.real) == state
+
+    @rule()
+    def copy(self) -> None:
+        self.copy_cursor = self.answers.cursor
+        self.copy_workers = dict(self.answers.workers)
+        self.copy_lines = self._lines()
+
+    @precondition(lambda self: self.copy_cursor is not None)
+    @rule()
+    def catch_up(self) -> None:
+        difference = self.answers.history.since(self.copy_cursor)
+        assert not difference.reset
+        for key in difference.keys:
+            self.copy_workers.pop(key, None)
+            if key in self.answers.workers:
+                self.copy_workers[key] = self.answers.workers[key]
+        for name in difference.names:
+            line = self.answers.line(name)
+            self.copy_lines.pop(name, None)
+            if line is not None:
+                self.copy_lines[name] = line[1:]
+        shown = {key: seen(served) for key, served in self.copy_workers.items()}
+        assert shown == {key: seen(served) for key, served in self.answers.workers.items()}
+        assert self.copy_lines == self._lines()
+        self.copy_cursor = self.answers.cursor
+
+    # What holds after every one
+
+    @invariant()
+    def all_that_is_served_coexists(self) -> None:
+        assert self.plain.broken() == []
+
+    @invariant()
+    def verdicts_agree(self) -> None:
+        expected = self.plain.verdicts()
+        verdicts = {file: self.real.verdict(file) for file in (*FILES, *expected)}
+        assert {
+            file: (verdict.standing, verdict.serves)
+            for file, verdict in verdicts.items()
+            if verdict is not None
+        } == expected
+        assert +self.real.standings == Counter(standing for standing, _ in expected.values())
+        assert {verdict.file for verdict in self.real.unsettled()} == {
+            file for file, (_, serves) in expected.items() if serves is not Serves.CURRENT
+        }
+        for verdict in verdicts.values():
+            if verdict is not None and verdict.standing is not Standing.SERVING:
+                assert verdict.reasons
+
+    @invariant()
+    def served_cards_agree(self) -> None:
+        served = {key: (s.card, s.file, s.firm) for key, s in self.real.served.items()}
+        assert list(served.items()) == list(self.plain.served().items())
+        ranks = [s.admission for s in self.real.served.values()]
+        assert ranks == sorted(set(ranks))
+
+    @invariant()
+    def answers_agree(self) -> None:
+        assert self._lines() == self.plain.names()
+        for name in NAMES:
+            found = self.answers.resolve(name)
+            workers = [] if found is None else [worker.card.key for worker in found[0].workers]
+            assert workers == self.plain.answer(name)
+
+    def _lines(self) -> dict[str, Line]:
+        lines = list(self.answers.lines())
+        assert len({line.name for line in lines}) == len(lines)
+        return {line.name: tuple(line[1:]) for line in lines}
+
+    # One batch
+
+    def _apply(self, batch: Batch) -> None:
+        served = dict(self.real.served)
+        verdicts = self._verdicts()
+        operators = dict(self.plain.operators)
+        self.plain.apply(batch)
+        change = self.real.apply(batch)
+        cursor = self.answers.cursor
+        self.answers.publish(change)
+        assert (self.answers.cursor == cursor) == change.empty
+        self._change_tells_all(change, served, verdicts, batch)
+        told = change.operator_aliases
+        assert told == (None if self.plain.operators == operators else self.plain.operators)
+
+    def _verdicts(self) -> dict[str, Verdict]:
+        verdicts = {file: self.real.verdict(file) for file in self.plain.files}
+        return {file: verdict for file, verdict in verdicts.items() if verdict is not None}
+
+    def _change_tells_all(
+        self,
+        change: Change,
+        served: Mapping[Key, Served],
+        verdicts: Mapping[str, Verdict],
+        batch: Batch,
+    ) -> None:
+        now = self.real.served
+        looks = {key: seen(version) for key, version in served.items()}
+        present = {key: seen(version) for key, version in now.items()}
+        assert set(change.served) == {
+            key for key in looks.keys() | present.keys() if looks.get(key) != present.get(key)
+        }
+        assert all(version == now.get(key) for key, version in change.served.items())
+        after = self._verdicts()
+        assert set(change.forgotten) == verdicts.keys() - after.keys()
+        assert set(change.judged) == {
+            file
+            for file, verdict in after.items()
+            if file not in verdicts or said(verdicts[file]) != said(verdict)
+        }
+        assert len(set(change.judged)) == len(change.judged)
+        for file, verdict in after.items():
+            since = batch.now if file in change.judged else verdicts[file].since
+            assert verdict.since == since
+
+
+RegistryMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestRegistryMachine = pytest.mark.timeout(0 if EXAMPLES > 300 else 120)(RegistryMachine.TestCase)
