@@ -90,9 +90,9 @@ def nobody_serves(error: NoSuchModel) -> list[str]:
     if error.more_waiting:
         lines.append(f"and {error.more_waiting} more cards that ask for it")
     if error.waiting:
-        lines.append("explain tells more about each of these files")
+        lines.append("more about each of them: discoveryctl explain FILE")
     elif not error.similar:
-        lines.append("no card asks for this name: drop one, or see what list says")
+        lines.append("no card asks for this name: drop one, or see discoveryctl list")
     return lines
 
 

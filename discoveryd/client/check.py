@@ -40,7 +40,7 @@ def judge(sightings: Sequence[Sighting]) -> list[Check]:
 
 
 def ask(client: Client, sightings: Sequence[Sighting]) -> list[Check]:
-    """Let the daemon judge each card alone, as the next content of its file or as a new file.
+    """Let the daemon judge each card alone: as the next content of its file, or as if dropped.
 
     What is no card at all is judged here.
     """
@@ -55,11 +55,13 @@ def ask(client: Client, sightings: Sequence[Sighting]) -> list[Check]:
 
 
 def _ask_one(client: Client, card: msgspec.Raw, file: str) -> CheckReply:
-    try:
-        return client.check(card, file)
-    except NoSuchFile:
-        # It lies where the daemon does not look.
-        return client.check(card)
+    # A file that lies elsewhere is judged as if it were dropped under its name.
+    for name in (file, file.rpartition("/")[2]):
+        try:
+            return client.check(card, name)
+        except NoSuchFile:
+            continue
+    return client.check(card)
 
 
 def lines_of(checks: Sequence[Check]) -> list[str]:

@@ -247,7 +247,8 @@ def check(session: Session, paths: tuple[str, ...], live: bool) -> int:
     """Judge card files, or the directories that hold them.
 
     As a daemon would that starts with these and nothing else; with --live, as the one that runs
-    would judge each of them as the next content of its file, or as a new one.
+    would judge each of them: as the next content of its file, or, if it lies elsewhere, as if it
+    were dropped under its name.
 
     Exit status 1 if any would not serve.
     """

@@ -110,15 +110,18 @@ def verdict(found: Verdict, *, supposed: bool = False) -> list[str]:
 
 
 def _reason(reason: Reason) -> list[str]:
+    lines = [f"  why:      {printable(reason.message)} [{printable(reason.rule)}]"]
     sides = [
         f"{side} {printable(value)}"
-        for side, value in (("found", reason.found), ("expected", reason.expected))
+        for side, value in (
+            ("at", reason.field),
+            ("found", reason.found),
+            ("expected", reason.expected),
+        )
         if value is not None
     ]
-    where = [printable(reason.field)] if reason.field is not None else []
-    lines = [f"  why:      {printable(reason.message)} [{printable(reason.rule)}]"]
-    if where or sides:
-        lines.append(f"            {': '.join([*where, *([', '.join(sides)] if sides else [])])}")
+    if sides:
+        lines.append(f"            {', '.join(sides)}")
     lines.extend(f"  against:  {printable(file)}" for file in reason.against)
     return lines
 

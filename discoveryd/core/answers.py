@@ -6,7 +6,6 @@ admission order everywhere: a dict keeps its order, an edit keeps its place, and
 anew goes to the end, since admission ranks only grow.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,12 +63,11 @@ class Answer:
             "adapter" if card.adapter else "primary" if self.name == self.model else "alias"
         )
         self.take(card.key, keep_place=True)
-        late = card.key not in self.members and any(
-            last.admission > served.admission
-            for last in itertools.islice(reversed(self.members.values()), 1)
-        )
+        last = next(reversed(self.members.values()), None)
+        new = card.key not in self.members
         self.members[card.key] = served
-        if late:  # an edit that kept its rank has declared one more alias
+        if new and last is not None and served.admission < last.admission:
+            # An edit that kept its rank declares an alias that it did not.
             self.members = dict(sorted(self.members.items(), key=lambda pair: pair[1].admission))
         role = _role(card)
         self._roles[role] = self._roles.get(role, 0) + 1

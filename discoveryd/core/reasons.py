@@ -13,6 +13,7 @@ from discoveryd.core import rules
 from discoveryd.core.arbiter import Arbiter
 from discoveryd.core.card import Card, Key
 from discoveryd.core.entry import Entry
+from discoveryd.core.text import quoted
 from discoveryd.core.verdict import Reason, Standing
 
 _MOST_AGAINST = 10
@@ -65,12 +66,13 @@ def refused(arbiter: Arbiter, card: Card, blocker: Key) -> Reason:
 
 def orphaned(arbiter: Arbiter, card: Card) -> Reason:
     """Return why a card has no ground to serve on."""
+    model = quoted(card.display_name)
     if card.half_adapter:
         return Reason(
             rule="half_adapter",
             message=(
-                f"“{card.display_name}” is half an adapter: an adapter needs both the member `lora`"
-                " and a model suffix in its key. Add the one that is missing, or drop the other."
+                f"{model} is half an adapter: an adapter needs both the member `lora` and"
+                " a model suffix in its key. Add the one that is missing, or drop the other"
             ),
             field="lora",
         )
@@ -79,21 +81,21 @@ def orphaned(arbiter: Arbiter, card: Card) -> Reason:
             rule="no_instance",
             message=(
                 f"The store has no instance record for {card.key.base}, so nobody knows where "
-                f"“{card.display_name}” can be reached. The worker writes it when its endpoint "
-                "starts serving."
+                f"{model} can be reached. The worker writes it when its endpoint "
+                "starts serving"
             ),
             expected=str(card.key.base),
         )
     base = arbiter.base_of(card.key)
     holder = arbiter.entries.get(card.key.base)
     if base is None or holder is None:
-        state = "is registered but not serving" if holder is not None else "is not registered"
+        state = "does not serve" if holder is not None else "is not there"
         return Reason(
             rule="no_base",
             message=(
-                f"The base of adapter “{card.display_name}” {state}: an adapter serves on the base "
+                f"The base of adapter {model} {state}: an adapter serves on the base "
                 f"card of its own instance, {card.key.base}. Drop that card, or give this one the "
-                "url, endpoint and instance of its base."
+                "url, endpoint and instance of its base"
             ),
             field="source_path",
             expected=str(card.key.base),
@@ -103,7 +105,7 @@ def orphaned(arbiter: Arbiter, card: Card) -> Reason:
     return Reason(
         rule="no_base",
         message=(
-            f"The base served on {card.key.base} does not suit adapter “{card.display_name}”"
+            f"The base served on {card.key.base} does not suit adapter {model}"
             f"{'' if conflict is None else ': ' + conflict.message}"
         ),
         field=None if conflict is None else conflict.field,
@@ -116,15 +118,15 @@ def orphaned(arbiter: Arbiter, card: Card) -> Reason:
 def standing_by(arbiter: Arbiter, card: Card, rivals: Iterable[Key]) -> Reason:
     """Return what sets the card apart from `rivals`, members of the cohort that serves instead."""
     incumbents = [arbiter.entries[key] for key in islice(rivals, _MOST_AGAINST)]
-    other = incumbents[0].want
+    model, other = quoted(card.display_name), incumbents[0].want
     field, found, expected = difference(card, other)
     return Reason(
         rule="other_fingerprint",
         message=(
-            f"“{card.display_name}” is served already on {'/'.join(card.key.place)} with another "
+            f"{model} is served already on {'/'.join(card.key.place)} with another "
             f"configuration: {field} {expected}, where this card says {found}. This card stands by "
             "and takes over when all workers of that configuration are gone; to serve beside them, "
-            "make the cards equal or use another endpoint or namespace."
+            "make the cards equal or use another endpoint or namespace"
         ),
         field=field,
         found=found,
@@ -139,6 +141,9 @@ def difference(card: Card, other: Card) -> tuple[str, str, str]:
         mine, its = getattr(card, field), getattr(other, field)
         if mine != its:
             return field, _text(mine), _text(its)
+    if card.legacy != other.legacy:
+        declared = [None if each.legacy else each.worker_type for each in (card, other)]
+        return "worker_type", _text(declared[0]), _text(declared[1])
     mine, its = _members(card.content), _members(other.content)
     for field in _FURTHER_FIELDS:
         if mine.get(field) != its.get(field):
@@ -162,13 +167,14 @@ def _text(value: object) -> str:
 
 def blocked(arbiter: Arbiter, card: Card, name: str) -> Reason:
     """Return who has the name that the card would have to claim."""
-    names = arbiter.names
+    names, taken = arbiter.names, quoted(name)
     if name in names.operator:
         return Reason(
             rule="operator_claim",
             message=(
-                f"The name “{name}” belongs to the operator: the configuration's [aliases] sends "
-                f"it to “{names.operator[name]}”. Choose another name, or have that line removed."
+                f"The name {taken} belongs to the operator: the configuration's [aliases] sends "
+                f"it to {quoted(names.operator[name])}. Choose another name, or have that "
+                "line removed"
             ),
             field="display_name" if name == card.display_name else "aliases",
             found=name,
@@ -179,8 +185,8 @@ def blocked(arbiter: Arbiter, card: Card, name: str) -> Reason:
     return Reason(
         rule="name_claimed",
         message=(
-            f"The name “{name}” is taken: it is the {kind} of “{owner.display_name}” "
-            f"({owner.key}). Choose another name; this card serves when that one leaves."
+            f"The name {taken} is taken: it is the {kind} of {quoted(owner.display_name)} "
+            f"({owner.key}). Choose another name; this card serves when that one leaves"
         ),
         field="display_name" if name == card.display_name else "aliases",
         found=name,
@@ -199,7 +205,7 @@ def duplicate(card: Card, holder: Entry) -> Reason:
         rule="duplicate_key",
         message=(
             f"{holder.file} holds the key {card.key} already. If both cards speak of one server, "
-            f"{advice}; if they speak of two, give them different urls or instances."
+            f"{advice}; if they speak of two, give them different urls or instances"
         ),
         field="key",
         found=str(card.key),

@@ -83,6 +83,7 @@ class Conversation(asyncio.Protocol):
         ended: Callable[["Conversation"], None],
     ) -> None:
         self.peer = peer
+        self.begun = False
         self.streaming = False
         self.task: asyncio.Task[None] | None = None
         self._service = service
@@ -104,6 +105,7 @@ class Conversation(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
+        self.begun = True
 
     def data_received(self, data: bytes) -> None:
         """Answer what can be answered at once; called by the loop."""

@@ -104,8 +104,8 @@ class _Outcome(NamedTuple):
 class Follower:
     """Follows the folders of one directory and tells `sink`, one batch a round.
 
-    `path` names the directory for people. `arm` begins to watch a folder; `step_ms` and
-    `rescan_seconds` as the constants above.
+    `path` names the directory for people, `display` the folder in it that holds the card files.
+    `arm` begins to watch a folder; `step_ms` and `rescan_seconds` as the constants above.
 
     Call `first_scan`, apply what it returns, then `run`; or `run` alone. A follower that was
     cancelled cannot be used again. All methods are the loop's.
@@ -121,7 +121,8 @@ class Follower:
         step_ms: int,
         rescan_seconds: float,
     ) -> None:
-        self.display = display_path(path)
+        self.display = layout.folders[0].display
+        self._path = display_path(path)
         self._sink = sink
         self._layout = layout
         self._folders = layout.folders
@@ -152,7 +153,7 @@ class Follower:
             if problem is not None
         ]
         return DirectoryStatus(
-            path=self.display,
+            path=self._path,
             layout=self._layout.name,
             watching=all(lookout.identity is not None for lookout in self._lookouts),
             backend="native",

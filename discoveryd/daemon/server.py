@@ -158,7 +158,7 @@ class Server:
     def _look_after(self) -> None:
         now = self._loop.time()
         for conversation in tuple(self._conversations):
-            if conversation.look_after(now) >= self._stall_seconds:
+            if conversation.begun and conversation.look_after(now) >= self._stall_seconds:
                 _log.warning(
                     "process %d (user %d) has read nothing for %.0f s: its connection is closed",
                     conversation.peer.pid,

@@ -130,22 +130,20 @@ class TestLive:
             ("Check", {"card": {"display_name": "other"}, "file": second}),
         ]
 
-    def test_a_file_that_the_daemon_does_not_know_is_asked_as_a_new_one(
-        self, daemon: FakeDaemon, tmp_path: Path, capsys: Capture
+    @pytest.mark.parametrize("known", ["a.json", None])
+    def test_a_file_that_lies_elsewhere_is_asked_for_as_if_it_were_dropped(
+        self, daemon: FakeDaemon, tmp_path: Path, capsys: Capture, known: str | None
     ) -> None:
         def answer(parameters: dict[str, Any]) -> list[fakes.Reply]:
-            if "file" in parameters:
-                return [fakes.failure("NoSuchFile", file=parameters["file"])]
-            return [{"parameters": self.reply()}]
+            if parameters.get("file") == known:
+                return [{"parameters": self.reply()}]
+            return [fakes.failure("NoSuchFile", file=parameters["file"])]
 
         daemon.answers["Check"] = answer
         path = drop(tmp_path, "a.json", display_name="llama")
         status, _ = check(capsys, "--live", path)
-        assert status == 0
-        assert [sorted(parameters) for _, parameters in daemon.asked()] == [
-            ["card", "file"],
-            ["card"],
-        ]
+        asked = [parameters.get("file") for _, parameters in daemon.asked()]
+        assert (status, asked) == (0, [path, "a.json", None][: 2 if known else 3])
 
     def test_a_card_that_would_not_serve_is_a_no(
         self, daemon: FakeDaemon, tmp_path: Path, capsys: Capture

@@ -88,4 +88,4 @@ def test_the_structs_have_the_shapes_of_the_interface(
 
 
 def test_the_enums_of_the_interface_are_read_as_strings() -> None:
-    assert ENUMS == {"Serves", "Layout", "Backend"}
+    assert {"Serves", "Layout", "Backend"} == ENUMS

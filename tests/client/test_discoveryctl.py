@@ -119,7 +119,7 @@ class TestResolve:
             "did you mean: llama, Lama",
             "waiting: /cards/x.json (refused): the sources differ: give both the same source_path",
             "and 3 more cards that ask for it",
-            "explain tells more about each of these files",
+            "more about each of them: discoveryctl explain FILE",
         ]
 
     def test_says_what_to_do_where_nobody_knows_the_name(
@@ -128,7 +128,7 @@ class TestResolve:
         daemon.answer("Resolve", **fakes.no_such_model("x"))
         assert ctl("resolve", "x").err.splitlines() == [
             "discoveryctl: nobody serves x",
-            "no card asks for this name: drop one, or see what list says",
+            "no card asks for this name: drop one, or see discoveryctl list",
         ]
 
     def test_prints_an_error_as_json_too(self, daemon: FakeDaemon, ctl: Ctl) -> None:
@@ -213,7 +213,7 @@ class TestExplain:
             "  serves:   nothing",
             "  since:    2026-01-02T03:04:05+00:00",
             "  why:      the sources differ: give both the same source_path [different_source]",
-            "            source_path: found /a, expected /b",
+            "            at source_path, found /a, expected /b",
             "  against:  /cards/1.json",
             "  warning:  $.alias: did you mean aliases?",
             "",

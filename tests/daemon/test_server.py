@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from discoveryd.daemon import conversation as conversation_module
 from discoveryd.daemon import server as server_module
 from discoveryd.daemon.conversation import TURN, Peer
 from discoveryd.daemon.server import Server
@@ -42,8 +43,10 @@ class Toy:
         self.changed = asyncio.Event()
         answers: dict[str, Callable[[Word, Peer, bool], object]] = {
             "Echo": self.echo,
+            "Inflate": self.inflate,
             "Slow": self.slow,
             "Pieces": self.pieces,
+            "PiecesLater": self.pieces_later,
             "Watch": self.watch,
             "Ended": self.ended,
             "Refuse": self.refuse,
@@ -73,6 +76,9 @@ class Toy:
         self.answered.append(given.word)
         return encoded(word=given.word)
 
+    def inflate(self, given: Word, _peer: Peer, _more: bool) -> bytes:
+        return encoded(word=given.word * BIG)
+
     async def slow(self, given: Word, _peer: Peer, _more: bool) -> bytes:
         try:
             await self.gate.wait()
@@ -86,6 +92,10 @@ class Toy:
         for letter in given.word:
             self.items += 1
             yield encoded(word=letter * BIG)
+
+    async def pieces_later(self, given: Word, peer: Peer, more: bool) -> Iterator[bytes]:
+        await asyncio.sleep(0)
+        return self.pieces(given, peer, more)
 
     async def watch(self, given: Word, _peer: Peer, _more: bool) -> AsyncIterator[bytes]:
         try:
@@ -165,7 +175,7 @@ class Asking:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not holds():  # noqa: ASYNC110 - the server tells nobody
+        while not holds():
             await asyncio.sleep(0.002)
 
 
@@ -252,12 +262,13 @@ async def test_calls_may_come_byte_by_byte(stage: Stage) -> None:
     assert await client.words(2) == ["a", "b"]
 
 
+@pytest.mark.parametrize("method", ["Pieces", "PiecesLater"])
 async def test_an_iterator_answers_in_pieces_of_which_all_but_the_last_continue(
-    stage: Stage,
+    stage: Stage, method: str
 ) -> None:
     stage.begin()
     client = await stage.client()
-    client.send(call("Pieces", "abc", more=True), call("Echo", "next"))
+    client.send(call(method, "abc", more=True), call("Echo", "next"))
     replies = [await client.receive() for _ in range(4)]
     assert [reply.get("continues", False) for reply in replies] == [True, True, False, False]
     assert [reply["parameters"]["word"][0] for reply in replies] == ["a", "b", "c", "n"]
@@ -517,6 +528,41 @@ async def test_a_peer_that_takes_no_output_loses_its_connection(
     await until(lambda: server.connections == 1)
     idle.send(call("Echo", "still here"))
     assert await idle.words(1) == ["still here"]
+
+
+async def test_a_peer_that_takes_no_output_cannot_keep_a_closing_connection_either(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation_module, "_FLUSH_BYTES", 64 * BIG)
+    server = stage.begin(stall_seconds=0.2)
+    stalled = await stage.client()
+    stalled.reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that hangs
+    stalled.send(call("Inflate", "x") * 20, b"garbage\0")
+    await until(lambda: any(talk.begun for talk in server._conversations))
+    [talk] = server._conversations
+    await until(talk._transport.is_closing)
+    await until(lambda: server.connections == 0)
+
+
+async def test_a_peer_that_leaves_while_it_is_not_read_is_noticed(stage: Stage) -> None:
+    server = stage.begin(stall_seconds=0.2)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(stage.path)
+        peer.setblocking(False)
+        peer.send(call("Slow", "never") + call("Echo", "x" * 1000) * 100)
+        await until(lambda: any(not talk._reading for talk in server._conversations))
+    await until(lambda: server.connections == 0)
+    await until(lambda: stage.toy.cancelled == 1)
+
+
+async def test_a_peer_that_leaves_after_it_stopped_sending_is_noticed(stage: Stage) -> None:
+    server = stage.begin(stall_seconds=0.2)
+    client = await stage.watcher()
+    client.writer.write_eof()
+    stage.toy.publish()
+    assert (await client.receive())["parameters"]["revision"] == 1
+    await client.close()
+    await until(lambda: server.connections == 0)
 
 
 async def test_a_peer_that_reads_in_small_bites_keeps_its_connection(stage: Stage) -> None:

@@ -157,6 +157,17 @@ async def test_a_card_and_its_record_are_one_batch(store: Store, sink: Collector
         assert found(sink, PLACE).anchored
 
 
+async def test_files_are_named_by_the_folder_that_holds_the_cards(
+    store: Store, sink: Collector
+) -> None:
+    store.put(PLACE, envelope("m"))
+    directory = DynamoStore(store.root, sink)
+    async with following(directory):
+        assert directory.status.path == str(store.root)
+        assert directory.display == str(store.mdc)
+        assert sink.batches[0][0].file == f"{store.mdc}/{encode(PLACE)}"
+
+
 async def test_a_card_without_record_is_unanchored_until_it_comes(
     store: Store, sink: Collector
 ) -> None:

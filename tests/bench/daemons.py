@@ -1,0 +1,187 @@
+"""A daemon process to be measured, cards to put before it, and a client that costs little.
+
+What a program here prints of the daemon should be the daemon's: the client sends bytes that were
+made beforehand, counts NULs in what comes back, and runs on another processor where there is one.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+START_SECONDS = 60.0
+READ_BYTES = 1 << 18
+
+
+class Daemon:
+    """A running `discoveryd serve`: one drop directory, one socket."""
+
+    def __init__(self, process: subprocess.Popen[bytes], cards: Path, socket_path: Path) -> None:
+        self.process = process
+        self.cards = cards
+        self.socket_path = socket_path
+
+    @property
+    def pid(self) -> int:
+        """Whose processor time and memory are measured."""
+        return self.process.pid
+
+    def connect(self) -> socket.socket:
+        """Return a new connection, the caller's to close."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(str(self.socket_path))
+        return connection
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time used so far, by all threads."""
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+    def resident_bytes(self) -> int:
+        """Return how much memory is resident."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def put(self, file: str, content: bytes) -> str:
+        """Write a card the way writers should: beside it, then renamed. Return its path."""
+        beside = self.cards / f".{file}.tmp"
+        beside.write_bytes(content)
+        path = self.cards / file
+        beside.rename(path)
+        return str(path)
+
+
+@contextlib.contextmanager
+def workplace() -> Iterator[Path]:
+    """Give a directory with a drop directory `cards` in it, short enough for a socket's path."""
+    place = Path(tempfile.mkdtemp(prefix="dd-"))
+    (place / "cards").mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+@contextlib.contextmanager
+def running(place: Path, *, core: int | None = None) -> Iterator[Daemon]:
+    """Run a daemon on `place/cards`, on one processor if `core` says which.
+
+    The body begins when the socket accepts, that is, when every card has been judged.
+    """
+    command = [sys.executable, "-m", "discoveryd", "serve"]
+    command += ["--cards", str(place / "cards"), "--socket", str(place / "socket")]
+    if core is not None:
+        command = ["taskset", "-c", str(core), *command]
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+    daemon = Daemon(process, place / "cards", place / "socket")
+    try:
+        _wait_for(daemon)
+        yield daemon
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
+def two_cores() -> tuple[int | None, int | None]:
+    """Return a processor for the daemon and one for the client, or None twice: there is but one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return (cores[0], cores[1]) if len(cores) > 1 else (None, None)
+
+
+@contextlib.contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Keep this process on one processor meanwhile."""
+    before = os.sched_getaffinity(0)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def call(method: str, **parameters: object) -> bytes:
+    """Return the frame of a call of our interface."""
+    named = {"method": f"io.discoveryd.Models.{method}", "parameters": parameters}
+    return json.dumps(named).encode() + b"\0"
+
+
+def flat_card(number: int, *, aliases: int = 1) -> bytes:
+    """Return a card as people write it, of some 300 bytes: a model of its own, with aliases."""
+    members = {
+        "display_name": f"acme/model-{number}",
+        "aliases": [f"model-{number}-{which}" for which in range(aliases)],
+        "source_path": f"/models/acme/model-{number}",
+        "url": f"http://127.0.0.1:{10_000 + number % 50_000}/{number}",
+        "model_type": "Chat | Completions",
+        "kv_cache_block_size": 16,
+        "context_length": 32_768,
+        "runtime_config": {"max_gpu_lora_count": 4, "taints": []},
+        "labels": {"zone": "a", "weight": "1"},
+    }
+    return json.dumps(members).encode()
+
+
+def ask(connection: socket.socket, frame: bytes) -> bytes:
+    """Send one call and return its whole reply."""
+    connection.sendall(frame)
+    reply = connection.recv(READ_BYTES)
+    while reply and not reply.endswith(b"\0"):
+        reply += connection.recv(READ_BYTES)
+    return reply
+
+
+class Rate(NamedTuple):
+    """Calls answered, by the second on the wall and by the second of the daemon's own time."""
+
+    on_the_wall: float
+    of_its_time: float
+
+
+def pipelined(daemon: Daemon, frame: bytes, *, batch: int, seconds: float) -> Rate:
+    """Send one call again and again, `batch` at a time with two batches on their way; count."""
+    with daemon.connect() as connection:
+        ask(connection, frame)
+        return _pipelined(daemon, connection, frame * batch, batch, seconds)
+
+
+def _pipelined(
+    daemon: Daemon, connection: socket.socket, frames: bytes, batch: int, seconds: float
+) -> Rate:
+    answered = sent = 0
+    used = daemon.cpu_seconds()
+    began = time.perf_counter()
+    until = began + seconds
+    while time.perf_counter() < until:
+        while sent - answered <= batch:
+            connection.sendall(frames)
+            sent += batch
+        answered += connection.recv(READ_BYTES).count(b"\0")
+    while answered < sent:
+        answered += connection.recv(READ_BYTES).count(b"\0")
+    ended = time.perf_counter()
+    return Rate(answered / (ended - began), answered / (daemon.cpu_seconds() - used))
+
+
+def _wait_for(daemon: Daemon) -> None:
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            daemon.connect().close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            if daemon.process.poll() is not None or time.monotonic() > until:
+                log = daemon.socket_path.with_name("log").read_text()
+                raise RuntimeError(f"the daemon did not come up:\n{log}") from None
+            time.sleep(0.0005)
+        else:
+            return

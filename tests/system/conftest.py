@@ -1,0 +1,60 @@
+"""What the tests of the whole share: daemons, started as rarely as can be."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.dropping import Host
+from tests.system.running import Daemon, short_directory
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[Daemon]:
+    """Give one daemon to all tests of a module; use `host`, which cleans up."""
+    with short_directory() as root:
+        daemon = Daemon(root)
+        try:
+            yield daemon.wait_ready()
+            daemon.stop()
+        finally:
+            daemon.kill()
+
+
+@pytest.fixture
+def host(shared_daemon: Daemon) -> Iterator[Host]:
+    """Give the shared daemon, with nothing dropped."""
+    with shared_daemon.client() as client:
+        host = Host(shared_daemon, client)
+        try:
+            yield host
+        finally:
+            host.clear()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Give a directory for a daemon of the test's own."""
+    with short_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def start(root: Path) -> Iterator[Start]:
+    """Give a function that starts daemons below `root`; those that live at the end are stopped."""
+    with contextlib.ExitStack() as ends:
+
+        def begin(*arguments: object, **options: object) -> Daemon:
+            daemon = Daemon(root, *arguments, **options)  # type: ignore[arg-type]  # passed on
+            ends.callback(daemon.kill)
+            daemons.append(daemon)
+            return daemon
+
+        daemons: list[Daemon] = []
+        yield begin
+        for daemon in daemons:
+            if daemon.process.poll() is None:
+                daemon.stop()

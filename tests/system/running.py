@@ -1,0 +1,140 @@
+"""A real daemon for tests: a process on a directory of its own, started, asked, ended, examined.
+
+What is dropped and asked is the tests' business. Every daemon that is ended here is held to the
+promises of ending: exit 0 in time, no traceback, its socket gone.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from discoveryd.client import Client
+
+REPOSITORY = Path(__file__).parent.parent.parent
+START_SECONDS = 20.0
+END_SECONDS = 4.0
+PROMPT_SECONDS = 10.0
+"""How long to wait for what should happen within milliseconds, on a busy machine."""
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = PROMPT_SECONDS) -> None:
+    """Wait until the condition holds; fail where it does not in time."""
+    deadline = time.monotonic() + seconds
+    pause = 0.001
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        # A pause between two looks, not a wait for something to have happened.
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+@contextlib.contextmanager
+def short_directory() -> Iterator[Path]:
+    """Give a directory whose path leaves room for a socket's."""
+    directory = Path(tempfile.mkdtemp(prefix="dd-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the environment of a daemon that nobody has told anything."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("DISCOVERYD_", "XDG_"))}
+    return kept | changes
+
+
+class Daemon:
+    """One daemon process.
+
+    It lives below `root`, where it has the directories `cards` and `store` and the socket `s`. With
+    `arguments` it is told just these instead. `prefix` is a command that starts it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        arguments: Sequence[str] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        socket: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.cards = root / "cards"
+        self.store = root / "store"
+        self.socket = root / "s" if socket is None else socket
+        self._errors = root / "stderr"
+        if arguments is None:
+            arguments = self.usual_arguments()
+            for directory in (self.cards, self.store / "v1/mdc", self.store / "v1/instances"):
+                directory.mkdir(parents=True, exist_ok=True)
+        command = [*prefix, sys.executable, "-m", "discoveryd", "serve", *arguments]
+        environ = environment() if environ is None else environ
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command,
+                cwd=REPOSITORY,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+
+    def usual_arguments(self) -> list[str]:
+        """Return the arguments of a daemon that is told its three places."""
+        places = {"--cards": self.cards, "--dynamo": self.store, "--socket": self.socket}
+        return [part for flag, path in places.items() for part in (flag, str(path))]
+
+    @property
+    def log(self) -> str:
+        """Everything that the process has written."""
+        return self._errors.read_text(encoding="utf-8", errors="replace")
+
+    def wait_ready(self) -> "Daemon":
+        """Return once the socket is there; fail where the process ends first."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self.socket.exists():
+            assert self.process.poll() is None, f"the daemon has ended:\n{self.log}"
+            assert time.monotonic() < deadline, f"the daemon does not come:\n{self.log}"
+            time.sleep(0.005)  # between two looks
+        return self
+
+    def client(self) -> Client:
+        """Return a client of this daemon, for the caller to close."""
+        return Client(str(self.socket))
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def wait_ended(self, seconds: float = END_SECONDS) -> int:
+        """Return the exit status; fail, and kill it, where the process does not end in time."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the daemon does not end:\n{self.log}") from None
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it, and hold it to the promises of ending. Again is harmless."""
+        if self.process.returncode is None:
+            self.send(number)
+        status = self.wait_ended()
+        assert "Traceback" not in self.log, self.log
+        assert status == 0, f"exit status {status}:\n{self.log}"
+        assert not self.socket.exists(), "the daemon left its socket"
+
+    def kill(self) -> None:
+        """End it without any promise, where a test has failed already."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()

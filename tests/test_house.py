@@ -1,0 +1,66 @@
+"""The rules of the house, held by the tools that know them."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+MODULES = sorted((ROOT / "discoveryd").rglob("*.py"))
+TOP_LEVEL = {"README.md", "discoveryd", "examples", "pyproject.toml", "systemd", "tests"}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["pyright", "--pythonpath", sys.executable],
+        ["lint-imports", "--no-cache"],
+    ],
+    ids=" ".join,
+)
+def test_the_tools_have_nothing_to_say(command: list[str]) -> None:
+    program, *arguments = command
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_are_small_and_say_what_lives_in_them(module: Path) -> None:
+    text = module.read_text()
+    assert text.count("\n") <= 350
+    assert text.startswith(('"""', 'r"""'))
+
+
+def test_nothing_else_lies_at_the_top_level() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout, so nobody knows which files are the project's")
+    tops = {path.split("/")[0] for path in listed.stdout.split("\0") if path}
+    assert {top for top in tops if not top.startswith(".")} <= TOP_LEVEL
+
+
+def test_ci_runs_the_command_that_the_readme_gives() -> None:
+    commands = re.findall(r"^python3 -m venv .*pytest$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(commands) == 1
+    assert commands[0].replace("pip install", "pip install -q") in (ROOT / ".ci/run").read_text()
+
+
+def test_every_ignored_lint_rule_has_a_reason() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    lint = tomllib.loads(text)["tool"]["ruff"]["lint"]
+    ignored = [*lint["ignore"], *(r for rules in lint["per-file-ignores"].values() for r in rules)]
+    assert ignored
+    for rule in ignored:
+        assert re.search(rf'"{rule}",\s+# \S', text), rule
