@@ -140,7 +140,7 @@ class Registry:
         for entry, moved, registration in sorted(edits, key=lambda edit: edit.entry.admission or 0):
             arbiter.judge(entry)
             if entry.firm:
-                entry.registration = registration
+                entry.registration = registration or entry.registration
             elif moved:
                 arbiter.withdraw(entry)
             yield

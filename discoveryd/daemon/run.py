@@ -6,12 +6,14 @@ answers), *live* (follow the directories and answer, until a signal), and *end* 
 read, half-close, remove the socket). What is watched, judged and answered is others' business.
 """
 
+import gc
 import logging
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import anyio
 import anyio.abc
@@ -78,7 +80,8 @@ class Daemon:
         try:
             async with anyio.create_task_group() as life:
                 life.start_soon(self._until_stopped, life.cancel_scope)
-                await self._writer.apply(await self._first_sight())
+                with _without_collecting():
+                    await self._writer.apply(await self._first_sight())
                 for directory in self._directories:
                     life.start_soon(directory.run)
                 self._server = Server(Api(self._writer, self).service())
@@ -166,3 +169,14 @@ class Daemon:
             watchers=0 if self._server is None else self._server.watchers,
             connections=0 if self._server is None else self._server.connections,
         )
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Make many objects that stay: nothing of them is garbage, now or at any later collection."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

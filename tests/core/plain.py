@@ -37,7 +37,7 @@ class Entry:
     registration: int | None = None
     served: Card | None = None
     firm: bool = False
-    admission: int = 0
+    admission: int | None = None  # kept through the batch in which it stops being served
 
     @property
     def courtesy(self) -> bool:
@@ -56,7 +56,6 @@ class PlainRegistry:
     def __post_init__(self) -> None:
         self.operators = dict(self.operator_aliases or {})
         self.rank = self.ranks or count(1)
-        self.kept: dict[Key, int] = {}  # admission ranks of the edits that phase 2 judges
 
     # A batch
 
@@ -79,6 +78,9 @@ class PlainRegistry:
         self._edits(edited, moved)
         while any(self._judge(entry) for entry in self._waiting()):
             pass
+        for entry in self._waiting():
+            if entry.served is None:
+                entry.admission = None
         alive = {(e.want.group, e.want.fingerprint) for e in self._registered()}
         self.cohorts = {cohort: age for cohort, age in self.cohorts.items() if cohort in alive}
 
@@ -143,18 +145,16 @@ class PlainRegistry:
             self.entries[key].registration = None
             self.entries[key].firm = False
         turns = [entry for entry in self._serving() if entry.key in edited]
-        self.kept = {entry.key: entry.admission for entry in turns}
         for entry in turns:
             self._judge(entry)
             if entry.key in moved and not entry.firm:
                 self._withdraw(entry)
-        self.kept = {}
 
     # Who is who, looked up afresh each time
 
     def _serving(self) -> list[Entry]:
         serving = [entry for entry in self.entries.values() if entry.served]
-        return sorted(serving, key=lambda entry: entry.admission)
+        return sorted(serving, key=lambda entry: entry.admission or 0)
 
     def _firm(self) -> list[Entry]:
         return [entry for entry in self._serving() if entry.firm]
@@ -268,10 +268,9 @@ class PlainRegistry:
         """Let entries become firm, all at once: none displaces what another of them served."""
         renamed = set()
         for entry in entries:
-            if entry.served is None:
-                kept = self.kept.get(entry.key)
-                entry.admission = next(self.rank) if kept is None else kept
-            elif entry.served.display_name != entry.want.display_name:
+            if entry.admission is None:
+                entry.admission = next(self.rank)
+            if entry.served and entry.served.display_name != entry.want.display_name:
                 renamed.add(entry.key)
             entry.served = entry.want
             entry.firm = True

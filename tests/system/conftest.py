@@ -1,7 +1,7 @@
 """What the tests of the whole share: daemons, started as rarely as can be."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,8 +47,14 @@ def start(root: Path) -> Iterator[Start]:
     """Give a function that starts daemons below `root`; those that live at the end are stopped."""
     with contextlib.ExitStack() as ends:
 
-        def begin(*arguments: object, **options: object) -> Daemon:
-            daemon = Daemon(root, *arguments, **options)  # type: ignore[arg-type]  # passed on
+        def begin(
+            arguments: Sequence[str] | None = None,
+            *,
+            environ: Mapping[str, str] | None = None,
+            prefix: Sequence[str] = (),
+            socket: Path | None = None,
+        ) -> Daemon:
+            daemon = Daemon(root, arguments, environ=environ, prefix=prefix, socket=socket)
             ends.callback(daemon.kill)
             daemons.append(daemon)
             return daemon
