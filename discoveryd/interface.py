@@ -182,3 +182,16 @@ class NoSuchModel(msgspec.Struct, frozen=True, kw_only=True):
     similar: tuple[str, ...]
     waiting: tuple[Verdict, ...]
     more_waiting: int
+
+
+class NoSuchFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What the error NoSuchFile carries."""
+
+    file: str
+
+
+class TooLarge(msgspec.Struct, frozen=True, kw_only=True):
+    """What the error TooLarge carries."""
+
+    bytes: int
+    limit: int

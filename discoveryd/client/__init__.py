@@ -16,7 +16,7 @@ from discoveryd.client.errors import (
     Timeout,
     TooLarge,
 )
-from discoveryd.client.types import Cursor
+from discoveryd.interface import Cursor
 
 __all__ = [
     "Attempt",

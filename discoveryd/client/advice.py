@@ -4,14 +4,17 @@ Asks the daemon and words the answer; prints nothing.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from discoveryd.client import show
 from discoveryd.client.blocking import Client
 from discoveryd.client.errors import NoSuchFile, NoSuchModel
-from discoveryd.client.types import Explanation, Verdict
-from discoveryd.core.text import display_path
+from discoveryd.core.text import display_path, path_bytes
+from discoveryd.interface import Explanation, SyncReply, Verdict
+
+T = TypeVar("T")
 
 
 def reads_as_file(what: str) -> bool:
@@ -36,6 +39,39 @@ def card_file(what: str) -> str:
     return display_path(os.fsencode(os.path.abspath(what)))  # noqa: PTH100
 
 
+def ask_of_files(client: Client, files: Sequence[str], ask: Callable[[Sequence[str]], T]) -> T:
+    """Return what `ask` returns, called with the daemon's names of the files.
+
+    A path that the daemon does not know may lead into one of its directories all the same, by a
+    link in it: then that directory's name is tried.
+    """
+    named = [card_file(file) for file in files]
+    try:
+        return ask(named)
+    except NoSuchFile:
+        directories = [directory.path for directory in client.status().directories]
+        again = [_through_links(file, directories) for file in named]
+        if again == named:
+            raise
+        return ask(again)
+
+
+def _through_links(file: str, directories: Iterable[str]) -> str:
+    folder, _, name = file.rpartition("/")
+    for directory in directories:
+        try:
+            if Path(os.fsdecode(path_bytes(folder))).samefile(os.fsdecode(path_bytes(directory))):
+                return f"{directory}/{name}"
+        except OSError:
+            continue
+    return file
+
+
+def sync(client: Client, files: Sequence[str]) -> SyncReply:
+    """Wait until these files, or everything, have been applied."""
+    return ask_of_files(client, files, lambda named: client.sync(*named))
+
+
 def explain(client: Client, what: str) -> tuple[Explanation, str | None]:
     """Return the verdicts on a card file, or on the cards that ask for a name.
 
@@ -44,7 +80,7 @@ def explain(client: Client, what: str) -> tuple[Explanation, str | None]:
     """
 
     def by_file() -> Explanation:
-        return client.explain(file=card_file(what))
+        return ask_of_files(client, [what], lambda named: client.explain(file=named[0]))
 
     def by_name() -> Explanation:
         found = client.explain(name=what)

@@ -28,7 +28,8 @@ import msgspec
 
 from discoveryd.client.errors import INTERFACE, BadReply, ConnectionLost, refusal
 from discoveryd.client.locate import candidates, connect
-from discoveryd.client.types import (
+from discoveryd.client.wire import Unanswered, Wire
+from discoveryd.interface import (
     CheckReply,
     Cursor,
     Explanation,
@@ -39,7 +40,6 @@ from discoveryd.client.types import (
     WatchReply,
     WorkerList,
 )
-from discoveryd.client.wire import Unanswered, Wire
 from discoveryd.varlink.errors import RemoteProtocolError
 from discoveryd.varlink.messages import Reply
 

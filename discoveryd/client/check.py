@@ -16,12 +16,12 @@ import msgspec
 from discoveryd.client import show
 from discoveryd.client.blocking import Client
 from discoveryd.client.errors import NoSuchFile
-from discoveryd.client.types import CheckReply, Verdict
 from discoveryd.core.batch import Batch, Sighting
 from discoveryd.core.card import Card
 from discoveryd.core.registry import Registry
 from discoveryd.core.text import display_path, printable
 from discoveryd.daemon.reading import is_card_name, open_directory, read_card, read_directory
+from discoveryd.interface import CheckReply, Verdict
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ from discoveryd.client.errors import (
     Timeout,
 )
 from discoveryd.client.session import PROGRAM, Session, complain, pass_session, shared_options
-from discoveryd.client.types import Cursor
 from discoveryd.core.text import printable
+from discoveryd.interface import Cursor
 
 NO: Final = 1
 NO_DAEMON: Final = 3
@@ -226,7 +226,7 @@ def sync(session: Session, files: tuple[str, ...]) -> int:
     from discoveryd.client import advice  # noqa: PLC0415 - resolve starts faster without
 
     with session.client() as client:
-        applied = client.sync(*map(advice.card_file, files))
+        applied = advice.sync(client, files)
     if session.json:
         session.show_json(applied)
     elif files:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from discoveryd.client.types import Verdict
+from discoveryd import interface
 
 INTERFACE = "io.discoveryd.Models"
 
@@ -67,16 +67,8 @@ class NoSuchModel(CallRefused):
     for the name but do not serve, `more_waiting` how many more of them there are.
     """
 
-    class Members(msgspec.Struct):
-        """The error's parameters."""
-
-        name: str
-        similar: tuple[str, ...]
-        waiting: tuple[Verdict, ...]
-        more_waiting: int
-
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        members = msgspec.convert(parameters, self.Members)
+        members = msgspec.convert(parameters, interface.NoSuchModel)
         super().__init__(f"nobody serves {members.name}", name, parameters)
         self.model = members.name
         self.similar = members.similar
@@ -87,27 +79,16 @@ class NoSuchModel(CallRefused):
 class NoSuchFile(CallRefused):
     """The daemon knows no card file `file`."""
 
-    class Members(msgspec.Struct):
-        """The error's parameters."""
-
-        file: str
-
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.file = msgspec.convert(parameters, self.Members).file
+        self.file = msgspec.convert(parameters, interface.NoSuchFile).file
         super().__init__(f"there is no card file {self.file}", name, parameters)
 
 
 class TooLarge(CallRefused):
     """The answer has `bytes` bytes, more than the `limit` for one reply."""
 
-    class Members(msgspec.Struct):
-        """The error's parameters."""
-
-        bytes: int
-        limit: int
-
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        members = msgspec.convert(parameters, self.Members)
+        members = msgspec.convert(parameters, interface.TooLarge)
         text = f"the answer has {members.bytes} bytes; one reply holds {members.limit}"
         super().__init__(text, name, parameters)
         self.bytes = members.bytes

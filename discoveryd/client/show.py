@@ -6,7 +6,8 @@
 from collections.abc import Iterable, Sequence
 
 from discoveryd.client.tables import table
-from discoveryd.client.types import (
+from discoveryd.core.text import printable
+from discoveryd.interface import (
     Name,
     Reason,
     Resolution,
@@ -15,7 +16,6 @@ from discoveryd.client.types import (
     WatchReply,
     Worker,
 )
-from discoveryd.core.text import printable
 
 _NONE = "-"
 _SERVES = {

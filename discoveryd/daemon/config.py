@@ -203,4 +203,5 @@ def _paths(where: str, paths: Sequence[str], base: Path | None = None) -> tuple[
 def _path(where: str, path: str, base: Path | None = None) -> str:
     if not path or "\0" in path:
         raise ConfigError(f"{where}: {path!r} is no path")
-    return str((base or Path.cwd()) / path)
+    # Without dots: clients name files by such paths.
+    return os.path.abspath((base or Path.cwd()) / path)  # noqa: PTH100  # resolve() follows links

@@ -31,9 +31,6 @@ File descriptors that a peer sends are never received: the loop reads without an
 the kernel drops them (UAPI.20 wants them refused; see also listening.py).
 """
 
-# typing.override, which mypy would want on every method of the protocol, is Python 3.12's.
-# mypy: disable-error-code="explicit-override"
-
 import asyncio
 import fcntl
 import logging

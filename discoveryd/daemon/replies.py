@@ -114,22 +114,19 @@ def whole(member: str, items: Iterable[msgspec.Struct], at: Cursor, limit: int) 
 
 def too_large(size: int, limit: int) -> CallError:
     """Return the error for an answer that a call without `more` may not carry."""
-    return CallError("io.discoveryd.Models.TooLarge", {"bytes": size, "limit": limit})
+    return _error(interface.TooLarge(bytes=size, limit=limit))
 
 
 def no_such_file(file: str) -> CallError:
     """Return the error for a file that is no card file here."""
-    return CallError("io.discoveryd.Models.NoSuchFile", {"file": file})
+    return _error(interface.NoSuchFile(file=file))
 
 
 def no_such_model(missing: interface.NoSuchModel) -> CallError:
     """Return the error for a name that nobody serves."""
-    return CallError(
-        "io.discoveryd.Models.NoSuchModel",
-        {
-            "name": missing.name,
-            "similar": missing.similar,
-            "waiting": missing.waiting,
-            "more_waiting": missing.more_waiting,
-        },
-    )
+    return _error(missing)
+
+
+def _error(carried: msgspec.Struct) -> CallError:
+    name = f"io.discoveryd.Models.{type(carried).__name__}"
+    return CallError(name, msgspec.structs.asdict(carried))

@@ -79,7 +79,7 @@ class Daemon:
         listener = claim(self._config.socket)
         try:
             async with anyio.create_task_group() as life:
-                life.start_soon(self._until_stopped, life.cancel_scope)
+                life.start_soon(self._end_when_asked, life.cancel_scope)
                 with _without_collecting():
                     await self._writer.apply(await self._first_sight())
                 for directory in self._directories:
@@ -89,13 +89,19 @@ class Daemon:
                 self._greet()
         finally:
             with anyio.CancelScope(shield=True):
-                if self._server is not None:
-                    await self._server.close(GRACE_SECONDS)
-                listener.close()
+                await self._end_serving()
+            listener.close()
 
-    async def _until_stopped(self, life: anyio.CancelScope) -> None:
+    async def _end_when_asked(self, life: anyio.CancelScope) -> None:
+        """Answer what was read while the directories are still followed: a Sync needs them."""
         await self._stopping.wait()
+        await self._end_serving()
         life.cancel()
+
+    async def _end_serving(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.close(GRACE_SECONDS)
 
     async def _first_sight(self) -> list[Sighting]:
         """Watch and scan every directory, so that their cards arrive as one batch."""

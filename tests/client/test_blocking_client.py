@@ -20,7 +20,7 @@ from discoveryd.client import (
     Timeout,
     TooLarge,
 )
-from discoveryd.client.types import Worker
+from discoveryd.interface import Worker
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon, Script, frame, stay_silent
 

@@ -3,6 +3,8 @@
 A fingerprint here is a function of the judged fields, as the real one is, but readable.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from discoveryd.core.batch import Barred, Batch, Found, Invalid, Sighting
@@ -95,13 +97,13 @@ def expired(content: Card) -> Barred:
 
 
 def batch(
+    found: Mapping[str, Found] | None = None,
     *,
     operator_aliases: dict[str, str] | None = None,
     mtimes: dict[str, int] | None = None,
     owners: dict[str, int] | None = None,
-    **found: Found,
 ) -> Batch:
-    """Build a batch: `batch(a=card("m"), b=None)`. Files of equal mtime arrive by name."""
+    """Build a batch: `batch({"a": card("m"), "b": None})`. Files of equal mtime arrive by name."""
     return Batch(
         sightings=tuple(
             Sighting(
@@ -110,7 +112,7 @@ def batch(
                 mtime_ns=(mtimes or {}).get(file, 0),
                 owner=(owners or {}).get(file, 1000),
             )
-            for file, content in found.items()
+            for file, content in (found or {}).items()
         ),
         operator_aliases=operator_aliases,
     )

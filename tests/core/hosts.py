@@ -88,11 +88,11 @@ class Told:
 
     def put(self, **found: Found) -> dict[str, str]:
         """Apply one batch and return the table."""
-        return self.apply(batch(**found))
+        return self.apply(batch(found))
 
     def remove(self, *files: str) -> dict[str, str]:
         """Remove files in one batch and return the table."""
-        return self.apply(batch(**dict.fromkeys(files)))
+        return self.apply(batch(dict.fromkeys(files)))
 
     def apply(self, found: Batch) -> dict[str, str]:
         """Apply any batch and return the table."""

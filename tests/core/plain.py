@@ -67,22 +67,11 @@ class PlainRegistry:
         for key in moved - edited:
             if self.entries[key].courtesy:
                 self._withdraw(self.entries[key])
-        if batch.operator_aliases is not None:
-            self.operators = dict(batch.operator_aliases)
-            for entry in self._serving():
-                if entry.served and any(name in self.operators for name in entry.served.names):
-                    self._withdraw(entry)
-        for entry in self._serving():
-            if not entry.want.anchored:
-                self._withdraw(entry)
+        self._withdraw_unfit(batch.operator_aliases)
         self._edits(edited, moved)
         while any(self._judge(entry) for entry in self._waiting()):
             pass
-        for entry in self._waiting():
-            if entry.served is None:
-                entry.admission = None
-        alive = {(e.want.group, e.want.fingerprint) for e in self._registered()}
-        self.cohorts = {cohort: age for cohort, age in self.cohorts.items() if cohort in alive}
+        self._forget()
 
     def _look(self, sighting: Sighting) -> None:
         old = self.files.get(sighting.file)
@@ -101,18 +90,14 @@ class PlainRegistry:
         if sighting.found is None:
             self.files.pop(sighting.file, None)
         else:
-            self.files[sighting.file] = File(
-                sighting.found, now, sighting.owner, sighting.mtime_ns
-            )
+            self.files[sighting.file] = File(sighting.found, now, sighting.owner, sighting.mtime_ns)
 
     def _depart(self) -> set[Key]:
         """Let entries leave, move and arrive as their keys' holders did."""
         moved = set()
         for key, entry in list(self.entries.items()):
             holder = next(iter(self.claims.get(key, ())), None)
-            if holder is None or (
-                holder != entry.file and self.files[holder].owner != entry.owner
-            ):
+            if holder is None or (holder != entry.file and self.files[holder].owner != entry.owner):
                 self._withdraw(entry)
                 del self.entries[key]
             elif holder != entry.file:
@@ -140,6 +125,15 @@ class PlainRegistry:
             entry.want = file.claim
         return edited
 
+    def _withdraw_unfit(self, operator_aliases: Mapping[str, str] | None) -> None:
+        """Withdraw who serves under the operator's names, and who is not there any more."""
+        if operator_aliases is not None:
+            self.operators = dict(operator_aliases)
+        for entry in self._serving():
+            names = entry.served.names if entry.served else ()
+            if not entry.want.anchored or any(name in self.operators for name in names):
+                self._withdraw(entry)
+
     def _edits(self, edited: set[Key], moved: set[Key]) -> None:
         for key in edited:
             self.entries[key].registration = None
@@ -149,6 +143,14 @@ class PlainRegistry:
             self._judge(entry)
             if entry.key in moved and not entry.firm:
                 self._withdraw(entry)
+
+    def _forget(self) -> None:
+        """Forget, at the end, the ranks of who does not serve and the ages of empty cohorts."""
+        for entry in self._waiting():
+            if entry.served is None:
+                entry.admission = None
+        alive = {(e.want.group, e.want.fingerprint) for e in self._registered()}
+        self.cohorts = {cohort: age for cohort, age in self.cohorts.items() if cohort in alive}
 
     # Who is who, looked up afresh each time
 
@@ -169,7 +171,7 @@ class PlainRegistry:
     def _claims(self, card: Card) -> dict[str, Claim]:
         """Tell what the card's names are claimed for, if it serves."""
         if not card.adapter:
-            return {name: ("model", card.display_name) for name in card.names}
+            return dict.fromkeys(card.names, ("model", card.display_name))
         base = self.entries[card.key.base].served
         assert base is not None
         return {card.display_name: ("adapter", base.display_name)}
@@ -356,7 +358,7 @@ class PlainRegistry:
         return [card.key for card in self._answering(name) if card.accepting]
 
     def ready(self, name: str) -> bool:
-        cards = [card for card in self._answering(name) if card.accepting]
+        cards = self._answering(name)
         return any(
             _complete([card for card in cards if card.key.namespace == namespace])
             for namespace in {card.key.namespace for card in cards}
@@ -395,9 +397,16 @@ class PlainRegistry:
 
 
 def _complete(cards: list[Card]) -> bool:
-    """Tell whether these workers of one namespace, all accepting, can do the whole job."""
-    live = {card.worker_type for card in cards}
-    return any(card.legacy for card in cards) or all(
+    """Tell whether those of one namespace that accept can do the whole job.
+
+    Every worker type that is registered must have a worker that accepts, and so must all types of
+    one alternative that each of those needs; one that declares no type can do it alone.
+    """
+    accepting = [card for card in cards if card.accepting]
+    live = {card.worker_type for card in accepting}
+    if any(card.legacy for card in accepting):
+        return True
+    return live == {card.worker_type for card in cards} and all(
         not card.needs or any(live.issuperset(alternative) for alternative in card.needs)
-        for card in cards
+        for card in accepting
     )

@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from discoveryd.core.batch import Batch, Found, Sighting
-from discoveryd.core.card import Card
 from tests.core.cards import TORN, card, expired, forbidden, key
 
 Recipe = Mapping[str, Any]
@@ -157,40 +156,40 @@ class Directory:
 
     def _read(self, operation: Operation) -> Mapping[str, Recipe | Found]:
         kind, file, *more = operation
+        if kind == "put":
+            return {file: more[0]}
+        if kind == "remove":
+            return {file: None}
+        if kind == "tear":
+            return {file: TORN}
         known = self.contents.get(file)
-        match kind:
-            case "put":
-                return {file: more[0]}
-            case "remove":
-                return {file: None}
-            case "tear":
-                return {file: TORN}
         if known is None:
             return {}
-        match kind:
-            case "mend":
-                return {file: known}
-            case "change":
-                return {file: changed(known, *more[0])}
-            case "forbid":
-                return {file: forbidden(card(**known))}
-            case "expire":
-                return {file: expired(card(**known))}
-            case "copy":
-                return {more[0]: known}
-            case "move":
-                return {file: None, more[0]: known}
-            case "swap" if more[0] in self.contents:
-                other = self.contents[more[0]]
-                return {file: renamed(known, other), more[0]: renamed(other, known)}
-            case "roll":
-                group = card(**known).group
-                return {
-                    member: changed(recipe, *more[0])
-                    for member, recipe in self.contents.items()
-                    if _plain(recipe).group == group
-                }
-        return {}
+        if kind in ("swap", "roll"):
+            return self._read_of_several(kind, known, file, more[0])
+        return {
+            "mend": lambda: {file: known},
+            "change": lambda: {file: changed(known, *more[0])},
+            "forbid": lambda: {file: forbidden(card(**known))},
+            "expire": lambda: {file: expired(card(**known))},
+            "copy": lambda: {more[0]: known},
+            "move": lambda: {file: None, more[0]: known},
+        }[kind]()
+
+    def _read_of_several(
+        self, kind: str, known: Recipe, file: str, more: Any
+    ) -> Mapping[str, Recipe | Found]:
+        if kind == "roll":
+            group = card(**known).group
+            return {
+                member: changed(recipe, *more)
+                for member, recipe in self.contents.items()
+                if card(**recipe).group == group
+            }
+        other = self.contents.get(more)
+        if other is None:
+            return {}
+        return {file: renamed(known, other), more: renamed(other, known)}
 
 
 def changed(recipe: Recipe, member: str, value: object) -> Recipe:
@@ -209,7 +208,3 @@ def changed(recipe: Recipe, member: str, value: object) -> Recipe:
 def renamed(recipe: Recipe, other: Recipe) -> Recipe:
     """Return the recipe with the names of another."""
     return {**recipe, "name": other["name"], "aliases": other.get("aliases", ())}
-
-
-def _plain(recipe: Recipe) -> Card:
-    return card(**recipe)

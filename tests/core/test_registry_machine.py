@@ -201,7 +201,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def _lines(self) -> dict[str, Line]:
         lines = list(self.answers.lines())
         assert len({line.name for line in lines}) == len(lines)
-        return {line.name: tuple(line[1:]) for line in lines}
+        return {line.name: line[1:] for line in lines}
 
     # One batch
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from discoveryd.client import Client, NoSuchFile, NoSuchModel
-from discoveryd.client.types import Verdict
+from discoveryd.interface import Verdict
 from tests.system.running import Daemon
 
 Json = dict[str, Any]
@@ -41,7 +41,7 @@ def envelope(at: str, card: object, **others: object) -> Json:
 def store_name(key: str) -> str:
     """Return the file name of a key in a Dynamo store."""
     return "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"  # noqa: PLR2004 - ASCII
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
         for byte in key.encode()
     )
 

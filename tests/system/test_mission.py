@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from discoveryd.client import Client, NoSuchModel
-from discoveryd.client.types import Verdict, WatchReply
+from discoveryd.interface import Verdict, WatchReply
 from tests.system.dropping import Host, Json
 from tests.system.running import until
 

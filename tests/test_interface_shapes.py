@@ -1,4 +1,4 @@
-"""The client's types are the interface's: no member can drift away unnoticed."""
+"""The values of both sides have the shapes of the interface: no member can drift unnoticed."""
 
 import re
 from importlib.resources import files
@@ -7,32 +7,32 @@ from typing import get_type_hints
 import msgspec
 import pytest
 
-from discoveryd.client import NoSuchFile, NoSuchModel, TooLarge, types
+from discoveryd import interface
 
 Shape = dict[str, str]
 
 TYPES: dict[str, type[msgspec.Struct]] = {
-    "Cursor": types.Cursor,
-    "Worker": types.Worker,
-    "Reason": types.Reason,
-    "Verdict": types.Verdict,
-    "Name": types.Name,
-    "Directory": types.Directory,
+    "Cursor": interface.Cursor,
+    "Worker": interface.Worker,
+    "Reason": interface.Reason,
+    "Verdict": interface.Verdict,
+    "Name": interface.Name,
+    "Directory": interface.Directory,
 }
 REPLIES: dict[str, type[msgspec.Struct]] = {
-    "Resolve": types.Resolution,
-    "List": types.NameList,
-    "ListWorkers": types.WorkerList,
-    "Explain": types.Explanation,
-    "Check": types.CheckReply,
-    "Sync": types.SyncReply,
-    "Watch": types.WatchReply,
-    "GetStatus": types.Status,
+    "Resolve": interface.Resolution,
+    "List": interface.NameList,
+    "ListWorkers": interface.WorkerList,
+    "Explain": interface.Explanation,
+    "Check": interface.CheckReply,
+    "Sync": interface.SyncReply,
+    "Watch": interface.WatchReply,
+    "GetStatus": interface.Status,
 }
 ERRORS: dict[str, type[msgspec.Struct]] = {
-    "NoSuchModel": NoSuchModel.Members,
-    "NoSuchFile": NoSuchFile.Members,
-    "TooLarge": TooLarge.Members,
+    "NoSuchModel": interface.NoSuchModel,
+    "NoSuchFile": interface.NoSuchFile,
+    "TooLarge": interface.TooLarge,
 }
 PLAIN = {"string": "str", "int": "int", "bool": "bool", "float": "float"}
 
@@ -68,14 +68,14 @@ def python(wire: str) -> str:
 
 
 def written(struct: type[msgspec.Struct]) -> Shape:
-    """Return the shape of a struct of the client."""
+    """Return the shape of a struct."""
     return {name: spelled(hint) for name, hint in get_type_hints(struct).items()}
 
 
 def spelled(hint: object) -> str:
     if isinstance(hint, type):
         return hint.__name__
-    return str(hint).replace("discoveryd.client.types.", "")
+    return str(hint).replace("discoveryd.interface.", "")
 
 
 @pytest.mark.parametrize(
