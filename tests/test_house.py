@@ -52,7 +52,8 @@ def test_nothing_else_lies_at_the_top_level() -> None:
 
 
 def test_ci_runs_the_command_that_the_readme_gives() -> None:
-    commands = re.findall(r"^python3 -m venv .*pytest$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^python3 -m venv .*pytest$", readme, re.MULTILINE)
     assert len(commands) == 1
     assert commands[0].replace("pip install", "pip install -q") in (ROOT / ".ci/run").read_text()
 

@@ -59,9 +59,7 @@ class Answer:
         """
         card = served.card
         self.model = card.display_name
-        self.kind = (
-            "adapter" if card.adapter else "primary" if self.name == self.model else "alias"
-        )
+        self.kind = "adapter" if card.adapter else "primary" if self.name == self.model else "alias"
         self.take(card.key, keep_place=True)
         last = next(reversed(self.members.values()), None)
         new = card.key not in self.members

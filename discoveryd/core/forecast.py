@@ -4,7 +4,7 @@ The card is judged alone against the books as they stand, with what its own file
 out for the length of the question.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from discoveryd.core.arbiter import Arbiter, first_heir
@@ -104,13 +104,14 @@ def _rival(
     rolling = arbiter.rolling(book)
     if own is not None and own.key == card.key and own.served is not None:
         was = own.served.card
-        rolling = rolling | ({mine} if not was.adapter and was.group == card.group else set())
+        if not was.adapter and was.group == card.group:
+            rolling.add(mine)
     heir = first_heir(dict.fromkeys((*book.cohorts, mine)), rolling, can_serve)
     return None if heir == mine else heir
 
 
 @contextmanager
-def _lifted(arbiter: Arbiter, own: Entry | None) -> Iterator[None]:
+def _lifted(arbiter: Arbiter, own: Entry | None) -> Generator[None]:
     """Take an entry out of the books of endpoint and names while something is asked of them."""
     if own is None:
         yield

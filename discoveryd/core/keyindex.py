@@ -39,60 +39,59 @@ class _Several(Generic[Member]):
 class KeyIndex(Generic[Name, Member]):
     """Maps a name to the set of its members; a name without members is not there."""
 
-    __slots__ = ("_sets",)
+    __slots__ = ("_lone", "_several")
 
     def __init__(self) -> None:
-        self._sets: dict[Name, Member | _Several[Member]] = {}
+        self._lone: dict[Name, Member] = {}
+        self._several: dict[Name, _Several[Member]] = {}
 
     def __len__(self) -> int:
         """Return how many names have members."""
-        return len(self._sets)
+        return len(self._lone) + len(self._several)
 
     def __contains__(self, name: Name) -> bool:
-        return name in self._sets
+        return name in self._lone or name in self._several
 
     def __iter__(self) -> Iterator[Name]:
-        return iter(self._sets)
+        yield from self._several
+        yield from self._lone
 
     def add(self, name: Name, member: Member) -> None:
         """Put `member` into the set of `name`; putting it twice is putting it once."""
-        held = self._sets.setdefault(name, member)
-        if isinstance(held, _Several):
-            held.add(member)
-        elif held != member:
-            self._sets[name] = _Several([held, member])
+        several = self._several.get(name)
+        if several is not None:
+            several.add(member)
+            return
+        lone = self._lone.setdefault(name, member)
+        if lone != member:
+            del self._lone[name]
+            self._several[name] = _Several([lone, member])
 
     def discard(self, name: Name, member: Member) -> None:
         """Take `member` out of the set of `name`, if it is there."""
-        held = self._sets.get(name)
-        if isinstance(held, _Several):
-            held.discard(member)
-            if len(held.members) == 1:
-                self._sets[name] = held.members[0]
-        elif held == member:
-            del self._sets[name]
+        several = self._several.get(name)
+        if several is not None:
+            several.discard(member)
+            if len(several.members) == 1:
+                del self._several[name]
+                self._lone[name] = several.members[0]
+        elif self._lone.get(name) == member:
+            del self._lone[name]
 
     def count(self, name: Name) -> int:
         """How many members `name` has."""
-        held = self._sets.get(name)
-        if held is None:
-            return 0
-        return len(held.members) if isinstance(held, _Several) else 1
+        several = self._several.get(name)
+        return int(name in self._lone) if several is None else len(several.members)
 
     def sample(self, name: Name) -> Member | None:
         """Any one member of `name`, or None where it has none."""
-        held = self._sets.get(name)
-        return held.members[0] if isinstance(held, _Several) else held
+        several = self._several.get(name)
+        return self._lone.get(name) if several is None else several.members[0]
 
     def members(self, name: Name) -> tuple[Member, ...]:
         """All members of `name`, a copy."""
-        held = self._sets.get(name)
-        if held is None:
-            return ()
-        return tuple(held.members) if isinstance(held, _Several) else (held,)
-
-    def pop(self, name: Name) -> tuple[Member, ...]:
-        """Take all members of `name` out and return them."""
-        members = self.members(name)
-        self._sets.pop(name, None)
-        return members
+        several = self._several.get(name)
+        if several is not None:
+            return tuple(several.members)
+        lone = self._lone.get(name)
+        return () if lone is None else (lone,)

@@ -161,7 +161,8 @@ def _text(value: object) -> str:
     if value is None:
         return "absent"
     if isinstance(value, tuple):
-        return ", ".join(_text(item) for item in value) or "none"
+        items = cast("tuple[object, ...]", value)
+        return ", ".join(map(_text, items)) or "none"
     return str(value)
 
 

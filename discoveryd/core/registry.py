@@ -59,24 +59,17 @@ its group's vacancy, or one claimed name. It is judged again only when that thin
 Endpoints judge by counts (endpoint.py), so no step loops over the cards of an endpoint.
 """
 
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import count
 from typing import NamedTuple
 
 from discoveryd.core import forecast
 from discoveryd.core.arbiter import Arbiter
 from discoveryd.core.batch import Batch, Change, Served, Sighting
-from discoveryd.core.card import Card, Group, Key
+from discoveryd.core.card import Key
 from discoveryd.core.entry import Entry, FileRecord
-from discoveryd.core.files import Files
-from discoveryd.core.reasons import duplicate, reasons_for, standing_by
-from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
-
-_RANK_LOST = (
-    "the key was {} before: another key is another worker, so the card arrived anew and gave up "
-    "its rank"
-)
+from discoveryd.core.verdict import Verdict
+from discoveryd.core.verdicts import Verdicts, claimed_card
 
 
 class _Edit(NamedTuple):
@@ -87,7 +80,7 @@ class _Edit(NamedTuple):
     registration: int | None
 
 
-class Registry:
+class Registry(Verdicts):
     """Judges cards, batch by batch. Not thread-safe: it has one writer.
 
     `ranks` gives growing numbers and never one twice; the registry draws every rank from it.
@@ -99,11 +92,8 @@ class Registry:
         ranks: Callable[[], int] | None = None,
         operator_aliases: Mapping[str, str] | None = None,
     ) -> None:
-        self.arbiter = Arbiter(ranks or count(1).__next__, operator_aliases or {})
-        self.files = Files()
+        super().__init__(Arbiter(ranks or count(1).__next__, operator_aliases or {}))
         self.served: dict[Key, Served] = {}
-        self.standings: Counter[str] = Counter()
-        self._unsettled: dict[str, None] = {}
 
     # Batches
 
@@ -145,7 +135,7 @@ class Registry:
                 arbiter.withdraw(entry)
             yield
         for record in sorted(arrivals, key=lambda record: (record.mtime_ns, record.file)):
-            card = _claimed(record)
+            card = claimed_card(record)
             arrival = arbiter.ranks()
             arbiter.arrive(Entry(card.key, card, record.file, record.owner, arrival))
         while (woken := arbiter.next_woken()) is not None:
@@ -177,7 +167,7 @@ class Registry:
                 revisions.append((entry, holder))
         edits: list[_Edit] = []
         for entry, holder in revisions:
-            card, moved = _claimed(holder), holder.file != entry.file
+            card, moved = claimed_card(holder), holder.file != entry.file
             entry.owner = holder.owner
             if not card.judged_like(entry.want):
                 edit = _Edit(entry, moved, entry.registration)
@@ -204,16 +194,12 @@ class Registry:
             if entry is not None:
                 files[entry.file] = None
         changed = self._served_anew()
-        forgotten = tuple(self.files.leave())
-        for record in forgotten:
-            self._unsettled.pop(record.file, None)
-            if record.standing is not None:
-                self.standings[record.standing] -= 1
-        judged = tuple(file for file in files if self._show(file, now))
+        forgotten = self.forget()
+        judged = tuple(file for file in files if self.show(file, now))
         return Change(
             served=changed,
             judged=judged,
-            forgotten=tuple(record.file for record in forgotten),
+            forgotten=forgotten,
             operator_aliases=aliases,
         )
 
@@ -244,35 +230,6 @@ class Registry:
             changed[key] = after
         return changed
 
-    def _show(self, file: str, now: float) -> bool:
-        """Note what is said of a file from now on; return whether that is something new."""
-        record = self.files.get(file)
-        if record is None:
-            return False
-        standing, serves = self._standing(record)
-        shown = (
-            standing,
-            serves,
-            None
-            if record.card is None
-            else (record.card.key, record.card.names, record.card.warnings),
-            record.fault,
-            record.barred and record.barred.reasons,
-            record.moved_from,
-            record.owner,
-        )
-        if shown == record.shown:
-            return False
-        if record.standing is not None:
-            self.standings[record.standing] -= 1
-        self.standings[standing] += 1
-        record.shown, record.standing, record.since = shown, standing, now
-        if serves is Serves.CURRENT:
-            self._unsettled.pop(file, None)
-        else:
-            self._unsettled[file] = None
-        return True
-
     def resume(self) -> None:
         """Begin where another registry was taken out: all is known, and nothing of it is news."""
         arbiter = self.arbiter
@@ -284,97 +241,7 @@ class Registry:
         for version in sorted(served, key=lambda version: version.admission):
             self.served[version.card.key] = version
         for record in self.files:
-            self._show(record.file, record.since)
-
-    # Questions
-
-    def _standing(self, record: FileRecord) -> tuple[Standing, Serves]:
-        key = record.claim
-        entry = None if key is None else self.arbiter.entries.get(key)
-        holds = entry is not None and entry.file == record.file
-        serves = Serves.NOTHING
-        if entry is not None and holds:
-            serves = entry.serves(torn=record.fault is not None)
-        if record.fault is not None:
-            return Standing.INVALID, serves
-        if record.barred is not None:
-            return record.barred.standing, Serves.NOTHING
-        if entry is None or not holds:
-            return Standing.DUPLICATE, Serves.NOTHING
-        return entry.standing, serves
-
-    def verdict(self, file: str) -> Verdict | None:
-        """What the registry says of a card file; None for a file it does not know."""
-        record = self.files.get(file)
-        if record is None:
-            return None
-        standing, serves = self._standing(record)
-        card = record.card
-        warnings = () if card is None or record.fault is not None else card.warnings
-        if record.fault is not None:
-            warnings = record.fault.warnings
-        elif record.moved_from is not None:
-            warnings = (*warnings, _RANK_LOST.format(record.moved_from))
-        return Verdict(
-            file=file,
-            key=None if card is None else str(card.key),
-            model=None if card is None else card.display_name,
-            names=() if card is None else card.names,
-            standing=standing,
-            serves=serves,
-            reasons=self._reasons(record, standing),
-            warnings=warnings,
-            owner_uid=record.owner,
-            since=record.since,
-        )
-
-    def _reasons(self, record: FileRecord, standing: Standing) -> tuple[Reason, ...]:
-        if record.fault is not None:
-            return record.fault.reasons
-        if record.barred is not None:
-            return record.barred.reasons
-        card = _claimed(record)
-        if standing is Standing.DUPLICATE:
-            return (duplicate(card, self.arbiter.entries[card.key]),)
-        return reasons_for(self.arbiter, self.arbiter.entries[card.key])
-
-    def verdicts_for(self, name: str) -> Iterator[Verdict]:
-        """Yield the verdicts of every file whose last valid card asks for the name."""
-        for file in self.files.asking_for(name):
-            verdict = self.verdict(file)
-            if verdict is not None:
-                yield verdict
-
-    def waiting_for(self, name: str) -> list[str]:
-        """The files whose card asks for the name and does not serve what it holds now."""
-        return [file for file in self.files.asking_for(name) if file in self._unsettled]
-
-    def unsettled(self) -> Iterator[Verdict]:
-        """Yield the verdicts of every file that is not serving its present content."""
-        for file in list(self._unsettled):
-            verdict = self.verdict(file)
-            if verdict is not None:
-                yield verdict
-
-    def idle_cohorts(self) -> list[str]:
-        """Say which groups have cards standing by, how many, and why; at most 20."""
-        idle: Counter[Group] = Counter()
-        samples: dict[Group, Card] = {}
-        for file in self._unsettled:
-            record = self.files.get(file)
-            if record is not None and record.standing is Standing.STANDBY:
-                card = _claimed(record)
-                idle[card.group] += 1
-                samples[card.group] = card
-        said: list[str] = []
-        for group, waiting in idle.most_common(20):
-            firm = self.arbiter.groups[group].firm
-            reason = standing_by(self.arbiter, samples[group], firm)
-            said.append(
-                f"{group[0]} on {'/'.join(group[1])}: {len(firm)} serving, {waiting} standing by: "
-                f"{reason.field} {reason.found}, not {reason.expected}"
-            )
-        return said
+            self.show(record.file, record.since)
 
     def check(self, sighting: Sighting, now: float = 0.0) -> tuple[Verdict, tuple[str, ...]]:
         """Say what the sighting would get if it were the next thing seen, alone; change nothing.
@@ -384,9 +251,3 @@ class Registry:
         through: the verdict is the one at the moment the card is judged.
         """
         return forecast.check(self.arbiter, self.files, sighting, now)
-
-
-def _claimed(record: FileRecord) -> Card:
-    if record.card is None:
-        raise AssertionError(f"{record.file} claims a key without a card")
-    return record.card

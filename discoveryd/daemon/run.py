@@ -12,11 +12,10 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import anyio
-import anyio.abc
 import click
 import msgspec
 
@@ -178,7 +177,7 @@ class Daemon:
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def _without_collecting() -> Generator[None]:
     """Make many objects that stay: nothing of them is garbage, now or at any later collection."""
     gc.disable()
     try:

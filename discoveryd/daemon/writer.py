@@ -7,7 +7,7 @@ whoever must ask the registry itself waits for `settled`.
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -74,7 +74,7 @@ class Writer:
                 until = time.monotonic() + SLICE_SECONDS
 
     @asynccontextmanager
-    async def settled(self) -> AsyncIterator[Registry]:
+    async def settled(self) -> AsyncGenerator[Registry]:
         """Hold the registry still between two batches, and lend it."""
         async with self._turn:
             yield self.registry

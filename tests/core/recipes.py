@@ -4,13 +4,13 @@ A batch is drawn as a few operations that know nothing of the present (a file na
 card, one field to change) and is then read against it: so examples shrink well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
-from discoveryd.core.batch import Batch, Found, Sighting
+from discoveryd.core.batch import Found, Sighting
 from tests.core.cards import TORN, card, expired, forbidden, key
 
 Recipe = Mapping[str, Any]
@@ -23,16 +23,16 @@ NAMES = ("m", "n", "o", "x")
 
 files = st.sampled_from(FILES)
 names = st.sampled_from(NAMES)
-aliases = st.lists(names, max_size=2).map(tuple)
+aliases = st.sampled_from(((), (), ("x",), ("o",), ("m",), ("n", "x"), ("x", "n"), ("m", "m")))
 instances = st.sampled_from("123")
-places = st.sampled_from(("k/c/e", "k/c/e", "k/c/f", "q/c/e"))
-sources = st.sampled_from(("S", "S", "S", "T", "", None))
+places = st.sampled_from(("k/c/e", "k/c/e", "k/c/e", "k/c/f", "q/c/e"))
+sources = st.sampled_from(("S", "S", "S", "S", "T", "", None))
 suffixes = st.sampled_from(("l", "r"))
 blocks = st.sampled_from((1, 1, 2, 3))
-seldom = st.sampled_from((False,) * 7 + (True,))
+seldom = st.sampled_from((False,) * 9 + (True,))
 labels = st.sampled_from((None, {"zone": "1"}))
 roles = st.sampled_from(
-    ({}, {}, {}, {"worker_type": "prefill"}, {"worker_type": "decode", "needs": (("prefill",),)})
+    (*({},) * 5, {"worker_type": "prefill"}, {"worker_type": "decode", "needs": (("prefill",),)})
 )
 
 bases: st.SearchStrategy[Recipe] = st.builds(
@@ -84,11 +84,17 @@ changes = st.one_of(
     st.tuples(st.just("place"), places),
 )
 
-operations: st.SearchStrategy[Operation] = st.one_of(
+puts: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("put"), files, recipes),
-    st.tuples(st.just("put"), files, recipes),
-    st.tuples(st.just("change"), files, changes),
-    st.tuples(st.just("change"), files, changes),
+    st.tuples(st.just("join"), files, files, instances),
+    st.tuples(st.just("adapt"), files, files, suffixes, names),
+)
+edits: st.SearchStrategy[Operation] = st.tuples(st.just("change"), files, changes)
+exchanges: st.SearchStrategy[Operation] = st.one_of(
+    st.tuples(st.just("swap"), files, files),
+    st.tuples(st.just("roll"), files, changes),
+)
+disturbances: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("remove"), files),
     st.tuples(st.just("tear"), files),
     st.tuples(st.just("mend"), files),
@@ -96,18 +102,13 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("expire"), files),
     st.tuples(st.just("copy"), files, files),
     st.tuples(st.just("move"), files, files),
-    st.tuples(st.just("swap"), files, files),
-    st.tuples(st.just("roll"), files, changes),
 )
+operations = st.one_of(puts, edits, edits, exchanges, disturbances)
 
-operator_tables = st.one_of(
-    st.none(),
-    st.none(),
-    st.none(),
-    st.none(),
-    st.dictionaries(names, names, max_size=1).filter(
-        lambda table: not table.keys() & set(table.values())
-    ),
+mtimes = st.dictionaries(files, st.integers(0, 2), max_size=2)
+owners = st.dictionaries(files, st.just(1001), max_size=1)
+operator_tables = st.dictionaries(names, names, max_size=1).filter(
+    lambda table: not table.keys() & set(table.values())
 )
 
 
@@ -117,33 +118,27 @@ class Directory:
 
     contents: dict[str, Recipe] = field(default_factory=dict)
 
-    def batch(
+    def sightings(
         self,
-        drawn: list[Operation],
+        drawn: Iterable[Operation],
         *,
         mtimes: Mapping[str, int],
         owners: Mapping[str, int],
-        operator_aliases: Mapping[str, str] | None,
-        now: float,
-    ) -> Batch:
+    ) -> tuple[Sighting, ...]:
         """Read operations against what lies here, carry them out, and return what a scan finds."""
         found: dict[str, Found] = {}
         for operation in drawn:
             for file, content in self._read(operation).items():
                 if file not in found:
                     found[file] = self._write(file, content)
-        return Batch(
-            sightings=tuple(
-                Sighting(
-                    file=file,
-                    found=content,
-                    mtime_ns=mtimes.get(file, 0),
-                    owner=owners.get(file, 1000),
-                )
-                for file, content in found.items()
-            ),
-            operator_aliases=operator_aliases,
-            now=now,
+        return tuple(
+            Sighting(
+                file=file,
+                found=content,
+                mtime_ns=mtimes.get(file, 0),
+                owner=owners.get(file, 1000),
+            )
+            for file, content in found.items()
         )
 
     def _write(self, file: str, content: Recipe | Found) -> Found:
@@ -162,19 +157,24 @@ class Directory:
             return {file: None}
         if kind == "tear":
             return {file: TORN}
-        known = self.contents.get(file)
-        if known is None:
+        if not self.contents:
             return {}
+        if file not in self.contents:
+            # Some file that is there, so that few operations do nothing.
+            there = sorted(self.contents)
+            file = there[FILES.index(file) % len(there)]
+        known = self.contents[file]
         if kind in ("swap", "roll"):
             return self._read_of_several(kind, known, file, more[0])
-        return {
-            "mend": lambda: {file: known},
-            "change": lambda: {file: changed(known, *more[0])},
-            "forbid": lambda: {file: forbidden(card(**known))},
-            "expire": lambda: {file: expired(card(**known))},
-            "copy": lambda: {more[0]: known},
-            "move": lambda: {file: None, more[0]: known},
-        }[kind]()
+        if kind == "copy":
+            return {more[0]: known}
+        if kind == "move":
+            return {file: None, more[0]: known}
+        if kind == "join":
+            return {more[0]: changed(known, "instance", more[1])}
+        if kind == "adapt":
+            return {more[0]: adapted(known, *more[1:])}
+        return {file: _edited(kind, known, *more)}
 
     def _read_of_several(
         self, kind: str, known: Recipe, file: str, more: Any
@@ -192,6 +192,14 @@ class Directory:
         return {file: renamed(known, other), more: renamed(other, known)}
 
 
+def _edited(kind: str, known: Recipe, change: tuple[str, object] | None = None) -> Recipe | Found:
+    if kind == "forbid":
+        return forbidden(card(**known))
+    if kind == "expire":
+        return expired(card(**known))
+    return known if change is None else changed(known, *change)
+
+
 def changed(recipe: Recipe, member: str, value: object) -> Recipe:
     """Return the recipe with one member changed; the parts of the key are members too."""
     where = key(recipe["at"])
@@ -203,6 +211,12 @@ def changed(recipe: Recipe, member: str, value: object) -> Recipe:
         return {**recipe, member: value}
     suffix = () if where.suffix is None else (where.suffix,)
     return {**recipe, "at": "/".join(str(part) for part in (*parts, *suffix))}
+
+
+def adapted(recipe: Recipe, suffix: str, name: str) -> Recipe:
+    """Return a recipe for an adapter that suits a base, its name apart."""
+    base = key(recipe["at"]).base
+    return {"at": f"{base}/{suffix}", "lora": True, "name": name, "source": recipe["source"]}
 
 
 def renamed(recipe: Recipe, other: Recipe) -> Recipe:

@@ -6,18 +6,18 @@ By default a few hundred short histories. For a long run:
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
+from types import MappingProxyType
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Batch, Change, Served, Sighting
 from discoveryd.core.card import Card, Key
-from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
 from discoveryd.core.state import put_back, take_out
 from discoveryd.core.verdict import Serves, Standing, Verdict
@@ -29,9 +29,15 @@ from tests.core.recipes import (
     Directory,
     Operation,
     Recipe,
+    disturbances,
+    edits,
+    exchanges,
     files,
+    mtimes,
     operations,
     operator_tables,
+    owners,
+    puts,
     recipes,
 )
 
@@ -75,51 +81,67 @@ class RegistryMachine(RuleBasedStateMachine):
         self.real = Registry(self.ranks)
         self.answers = Answers("epoch")
         self.now = 0.0
-        self.copy_cursor: Cursor | None = None
+        self.copy_cursor = self.answers.cursor
         self.copy_workers: dict[Key, Served] = {}
         self.copy_lines: dict[str, Line] = {}
 
     # Rules
 
+    @initialize(contents=st.dictionaries(files, recipes))
+    def begin(self, contents: dict[str, Recipe]) -> None:
+        self._step([("put", file, recipe) for file, recipe in contents.items()])
+
+    @rule(drawn=st.lists(puts, min_size=1, max_size=3), mtimes=mtimes, owners=owners)
+    def arrive(
+        self, drawn: list[Operation], mtimes: dict[str, int], owners: dict[str, int]
+    ) -> None:
+        self._step(drawn, mtimes, owners)
+
+    @rule(drawn=st.lists(edits, min_size=1, max_size=4))
+    def edit(self, drawn: list[Operation]) -> None:
+        self._step(drawn)
+
+    @rule(drawn=exchanges)
+    def exchange(self, drawn: Operation) -> None:
+        self._step([drawn])
+
+    @rule(drawn=st.lists(disturbances, min_size=1, max_size=2))
+    def disturb(self, drawn: list[Operation]) -> None:
+        self._step(drawn)
+
     @rule(
-        drawn=st.lists(operations, min_size=1, max_size=4),
-        mtimes=st.dictionaries(files, st.integers(0, 2), max_size=2),
-        owners=st.dictionaries(files, st.just(1001), max_size=1),
-        operator_aliases=operator_tables,
+        drawn=st.lists(operations, min_size=2, max_size=5),
+        mtimes=mtimes,
+        owners=owners,
+        operator_aliases=st.one_of(st.none(), operator_tables),
     )
-    def batch(
+    def do_all_at_once(
         self,
         drawn: list[Operation],
         mtimes: dict[str, int],
         owners: dict[str, int],
         operator_aliases: dict[str, str] | None,
     ) -> None:
-        self.now += 1
-        self._apply(
-            self.directory.batch(
-                drawn,
-                mtimes=mtimes,
-                owners=owners,
-                operator_aliases=operator_aliases,
-                now=self.now,
-            )
-        )
+        self._step(drawn, mtimes, owners, operator_aliases)
+
+    @rule(operator_aliases=operator_tables)
+    def reload(self, operator_aliases: dict[str, str]) -> None:
+        self._step([], operator_aliases=operator_aliases)
 
     @rule(file=files, recipe=recipes)
     def check_a_newcomer(self, file: str, recipe: Recipe) -> None:
-        newcomer = Sighting(file=f"new-{file}", found=card(**recipe), owner=1000)
+        if file in self.plain.files:
+            self._step([("remove", file)])
+        newcomer = Sighting(file=file, found=card(**recipe), owner=1000)
         verdict, displaced = self.real.check(newcomer)
         before = self.plain.verdicts()
-        self.now += 1
-        self._apply(Batch(sightings=(newcomer,), now=self.now))
-        assert verdict.standing == self.plain.standing(newcomer.file)
-        assert verdict.serves == self.plain.serves(newcomer.file)
+        self._step([("put", file, recipe)])
+        assert verdict.standing == self.plain.standing(file)
+        assert verdict.serves == self.plain.serves(file)
         assert not displaced or verdict.standing is Standing.SERVING
         for other in displaced:
             assert before[other][1] is Serves.PREVIOUS
             assert self.plain.serves(other) is not Serves.PREVIOUS
-        self.now += 1
-        self._apply(Batch(sightings=(Sighting(file=newcomer.file, found=None),), now=self.now))
 
     @rule(file=files, recipe=recipes)
     def check_an_edit_and_leave_it(self, file: str, recipe: Recipe) -> None:
@@ -135,13 +157,6 @@ class RegistryMachine(RuleBasedStateMachine):
         self.real = put_back(state, self.ranks)
         assert take_out(self.real) == state
 
-    @rule()
-    def copy(self) -> None:
-        self.copy_cursor = self.answers.cursor
-        self.copy_workers = dict(self.answers.workers)
-        self.copy_lines = self._lines()
-
-    @precondition(lambda self: self.copy_cursor is not None)
     @rule()
     def catch_up(self) -> None:
         difference = self.answers.history.since(self.copy_cursor)
@@ -204,6 +219,17 @@ class RegistryMachine(RuleBasedStateMachine):
         return {line.name: line[1:] for line in lines}
 
     # One batch
+
+    def _step(
+        self,
+        drawn: Iterable[Operation],
+        mtimes: Mapping[str, int] = MappingProxyType({}),
+        owners: Mapping[str, int] = MappingProxyType({}),
+        operator_aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self.now += 1
+        sightings = self.directory.sightings(drawn, mtimes=mtimes, owners=owners)
+        self._apply(Batch(sightings=sightings, operator_aliases=operator_aliases, now=self.now))
 
     def _apply(self, batch: Batch) -> None:
         served = dict(self.real.served)

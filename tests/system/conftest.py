@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.dropping import Host
+from tests.system.dropping import GOOD, Host
 from tests.system.running import Daemon, short_directory
 
 Start = Callable[..., Daemon]
@@ -36,6 +36,19 @@ def host(shared_daemon: Daemon) -> Iterator[Host]:
 
 
 @pytest.fixture
+def served(host: Host) -> Iterator[Host]:
+    """Give the host with one good card, which must look the same afterwards."""
+    assert host.put("good", GOOD).standing == "serving"
+    before = host.client.resolve("good").workers
+    yield host
+    assert host.client.resolve("good").workers == before
+    assert [line.name for line in host.client.list().names] == ["good"]
+    assert host.daemon.process.poll() is None
+    assert "Traceback" not in host.daemon.log
+    assert "Error" not in host.daemon.log
+
+
+@pytest.fixture
 def root() -> Iterator[Path]:
     """Give a directory for a daemon of the test's own."""
     with short_directory() as directory:
@@ -52,9 +65,9 @@ def start(root: Path) -> Iterator[Start]:
             *,
             environ: Mapping[str, str] | None = None,
             prefix: Sequence[str] = (),
-            socket: Path | None = None,
+            at: Path | None = None,
         ) -> Daemon:
-            daemon = Daemon(root, arguments, environ=environ, prefix=prefix, socket=socket)
+            daemon = Daemon(root, arguments, environ=environ, prefix=prefix, at=at)
             ends.callback(daemon.kill)
             daemons.append(daemon)
             return daemon

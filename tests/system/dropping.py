@@ -17,6 +17,9 @@ Json = dict[str, Any]
 
 DATA = Path(__file__).parent.parent / "data"
 
+GOOD: Json = {"display_name": "good", "url": "http://127.0.0.1:8001"}
+"""A card that nothing is wrong with."""
+
 
 def write(path: Path, content: bytes | Json) -> None:
     """Put the content there by a rename, as writers should."""

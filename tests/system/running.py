@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,8 @@ class Daemon:
     """One daemon process.
 
     It lives below `root`, where it has the directories `cards` and `store` and the socket `s`. With
-    `arguments` it is told just these instead. `prefix` is a command that starts it.
+    `arguments` it is told just these instead. `prefix` is a command that starts it, `at` the socket
+    where it is not the usual one.
     """
 
     def __init__(
@@ -65,12 +67,12 @@ class Daemon:
         *,
         environ: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
-        socket: Path | None = None,
+        at: Path | None = None,
     ) -> None:
         self.root = root
         self.cards = root / "cards"
         self.store = root / "store"
-        self.socket = root / "s" if socket is None else socket
+        self.socket = root / "s" if at is None else at
         self._errors = root / "stderr"
         if arguments is None:
             arguments = self.usual_arguments()
@@ -99,13 +101,18 @@ class Daemon:
         return self._errors.read_text(encoding="utf-8", errors="replace")
 
     def wait_ready(self) -> "Daemon":
-        """Return once the socket is there; fail where the process ends first."""
+        """Return once the socket accepts; fail where the process ends first."""
         deadline = time.monotonic() + START_SECONDS
-        while not self.socket.exists():
+        while not self.accepts():
             assert self.process.poll() is None, f"the daemon has ended:\n{self.log}"
             assert time.monotonic() < deadline, f"the daemon does not come:\n{self.log}"
             time.sleep(0.005)  # between two looks
         return self
+
+    def accepts(self) -> bool:
+        """Whether somebody accepts connections at the socket now."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
 
     def client(self) -> Client:
         """Return a client of this daemon, for the caller to close."""

@@ -1,0 +1,117 @@
+"""Hosts with few and with very many cards, and what one more change costs on each.
+
+A host here is what the daemon has: a registry and its published answers. Costs are processor time,
+so that a neighbour on the machine does not count; the two hosts take turns, and the medians of many
+turns are compared, so that what slows the machine for a while slows both.
+"""
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from discoveryd.core.answers import Answers
+from discoveryd.core.batch import Batch, Found, Sighting
+from discoveryd.core.card import Card
+from discoveryd.core.registry import Registry
+from discoveryd.core.verdict import Standing
+
+FEW, MANY = 100, 100_000
+
+ATTEMPTS = 5
+"""How often a comparison is made before it counts as failed."""
+
+MakeCard = Callable[[int], Card]
+
+
+class Host:
+    """A registry and its answers, with `count` cards that `make` made, all of them serving."""
+
+    def __init__(self, make: MakeCard, count: int) -> None:
+        self.make = make
+        self.count = count
+        self.registry = Registry()
+        self.answers = Answers("epoch")
+        self.apply({file_of(number): make(number) for number in range(count)})
+        assert self.registry.standings == {Standing.SERVING: count}
+
+    def apply(self, found: dict[str, Found]) -> None:
+        """Apply one batch and publish it."""
+        self.answers.publish(self.registry.apply(batch(found)))
+
+    def cost(self, found: dict[str, Found]) -> int:
+        """Apply one batch and publish it; return the nanoseconds that took."""
+        whole = batch(found)
+        began = time.process_time_ns()
+        self.answers.publish(self.registry.apply(whole))
+        return time.process_time_ns() - began
+
+    def standing(self, file: str) -> Standing | None:
+        """Return what became of a file."""
+        verdict = self.registry.verdict(file)
+        return None if verdict is None else verdict.standing
+
+    def any_number(self) -> int:
+        """Return the number of one of the cards."""
+        return random.randrange(self.count)  # noqa: S311  # no secret
+
+
+class Pair(NamedTuple):
+    """The hosts that are compared."""
+
+    few: Host
+    many: Host
+
+
+def file_of(number: int) -> str:
+    """Return the file that holds a host's card of that number."""
+    return f"/cards/{number}.json"
+
+
+def batch(found: dict[str, Found]) -> Batch:
+    """Return what one look found, in this order."""
+    return Batch(
+        sightings=tuple(
+            Sighting(file=file, found=content, mtime_ns=place, owner=1000)
+            for place, (file, content) in enumerate(found.items())
+        )
+    )
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Make many things at once without the collector looking through all of them again and again.
+
+    Those who stay are then put aside for good, as in the daemon after its start.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def growth(pair: Pair, one_turn: Callable[[Host], int], *, turns: int = 200) -> float:
+    """Return how many times as much a turn costs with many cards as with few."""
+    few: list[int] = []
+    many: list[int] = []
+    for _ in range(turns):
+        few.append(one_turn(pair.few))
+        many.append(one_turn(pair.many))
+    return statistics.median(many) / statistics.median(few)
+
+
+def assert_flat(measure: Callable[[], float], limit: float = 1.5) -> None:
+    """Assert that the growth is within the limit, at the first attempt or at one of the next."""
+    seen: list[float] = []
+    for _ in range(ATTEMPTS):
+        seen.append(measure())
+        if seen[-1] <= limit:
+            return
+    tried = ", ".join(f"{growth:.2f}" for growth in seen)
+    raise AssertionError(f"costs grow with the number of cards: {tried} times as much")
