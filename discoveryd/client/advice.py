@@ -12,7 +12,7 @@ from discoveryd.client import show
 from discoveryd.client.blocking import Client
 from discoveryd.client.errors import NoSuchFile, NoSuchModel
 from discoveryd.core.text import display_path, path_bytes
-from discoveryd.interface import Explanation, SyncReply, Verdict
+from discoveryd.interface import Explanation, HistoryReply, SyncReply, Verdict
 
 T = TypeVar("T")
 
@@ -49,6 +49,8 @@ def ask_of_files(client: Client, files: Sequence[str], ask: Callable[[Sequence[s
     try:
         return ask(named)
     except NoSuchFile:
+        if not any("/" in file for file in named):
+            raise
         directories = [directory.path for directory in client.status().directories]
         again = [_through_links(file, directories) for file in named]
         if again == named:
@@ -100,6 +102,32 @@ def explain(client: Client, what: str) -> tuple[Explanation, str | None]:
             if isinstance(first, NoSuchModel):
                 return _behind(client, what)
             raise first from None
+
+
+def history(client: Client, what: str | None, limit: int | None) -> HistoryReply:
+    """Return what became of a card file, or of the cards that asked for a name, or of all.
+
+    What it is is guessed first; where there is nothing to tell, it is tried the other way.
+    """
+    if what is None:
+        return client.history(limit=limit)
+
+    def by_file() -> HistoryReply:
+        file = card_file(what)
+        told = client.history(file=file, limit=limit)
+        if not told.events and "/" in file:
+            directories = [directory.path for directory in client.status().directories]
+            told = client.history(file=_through_links(file, directories), limit=limit)
+        return told
+
+    def by_name() -> HistoryReply:
+        return client.history(name=what, limit=limit) if _is_text(what) else HistoryReply(events=())
+
+    tries: list[Callable[[], HistoryReply]] = [by_name, by_file]
+    if reads_as_file(what):
+        tries.reverse()
+    told = tries[0]()
+    return told if told.events else tries[1]()
 
 
 def _behind(client: Client, name: str) -> tuple[Explanation, str]:

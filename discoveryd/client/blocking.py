@@ -33,6 +33,7 @@ from discoveryd.interface import (
     CheckReply,
     Cursor,
     Explanation,
+    HistoryReply,
     NameList,
     Resolution,
     Status,
@@ -130,6 +131,16 @@ class Client:
         (reply,) = self._ask(f"{INTERFACE}.Sync", _given(files=files or None))
         return _read(reply, msgspec.json.Decoder(SyncReply))
 
+    def history(
+        self, file: str | None = None, name: str | None = None, limit: int | None = None
+    ) -> HistoryReply:
+        """Return what became of a file, of all cards that asked for a name, or of all cards.
+
+        The latest comes first; at most `limit` events, 100 where that is None.
+        """
+        (reply,) = self._ask(f"{INTERFACE}.History", _given(file=file, name=name, limit=limit))
+        return _read(reply, msgspec.json.Decoder(HistoryReply))
+
     def status(self) -> Status:
         """Return how the daemon is."""
         (reply,) = self._ask(f"{INTERFACE}.GetStatus", {})
@@ -200,7 +211,7 @@ def _deadline(seconds: float | None) -> float | None:
     return None if seconds is None else time.monotonic() + seconds
 
 
-def _given(**parameters: Cursor | str | Iterable[str] | None) -> dict[str, object]:
+def _given(**parameters: Cursor | str | int | Iterable[str] | None) -> dict[str, object]:
     """Return the parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
 

@@ -215,6 +215,37 @@ def explain(session: Session, what: str | None) -> int:
 
 
 @command.command()
+@click.argument("what", metavar="[NAME or FILE]", required=False, type=click.Path())
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    help="At most so many events.  [default: 100]",
+)
+@shared_options
+@pass_session
+def history(session: Session, what: str | None, limit: int | None) -> int:
+    """Say what became of cards, the latest first: of one FILE, or of all that asked for a NAME.
+
+    Without either, of all cards. What is a FILE and what a NAME is told apart as by explain. The
+    daemon remembers the latest 100,000 events.
+
+    Exit status 1 if nothing is known of it.
+    """
+    from discoveryd.client import advice  # noqa: PLC0415 - resolve starts faster without
+
+    with session.client() as client:
+        told = advice.history(client, what, limit)
+    if session.json:
+        session.show_json(told)
+    elif told.events:
+        session.show(show.history(told.events, session.limit()))
+    else:
+        complain("nothing is known of " + ("any card" if what is None else printable(what)))
+    return 0 if told.events else NO
+
+
+@command.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path())
 @shared_options
 @pass_session

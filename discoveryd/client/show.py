@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from discoveryd.client.tables import table
 from discoveryd.core.text import printable
 from discoveryd.interface import (
+    Event,
     Name,
     Reason,
     Resolution,
@@ -159,6 +160,20 @@ def status(daemon: Status, limit: int | None) -> list[str]:
     ]
     heading = ("DIRECTORY", "LAYOUT", "FILES", "NOTICED", "RESCAN", "PROBLEM")
     return [*lines, *table(heading, rows, limit=limit)]
+
+
+def history(events: Sequence[Event], limit: int | None) -> list[str]:
+    """Return what became of cards as a table, in the order given."""
+    rows = [
+        (
+            event.time,
+            event.standing,
+            ", ".join(dict.fromkeys(reason.rule for reason in event.reasons)) or _NONE,
+            event.file,
+        )
+        for event in events
+    ]
+    return table(("TIME", "STANDING", "WHY", "FILE"), rows, limit=limit, elastic=(3,))
 
 
 def change(reply: WatchReply) -> list[str]:

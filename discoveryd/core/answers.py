@@ -6,7 +6,8 @@ admission order everywhere: a dict keeps its order, an edit keeps its place, and
 anew goes to the end, since admission ranks only grow.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from discoveryd.core.batch import Change, Served
@@ -36,8 +37,26 @@ class _Role(NamedTuple):
     accepting: bool
 
 
+# There are few roles, and many workers to each name.
+_shared_role = lru_cache(maxsize=1024)(_Role)
+
+
 def _role(card: Card) -> _Role:
-    return _Role(card.key.namespace, card.worker_type, card.needs, card.legacy, card.accepting)
+    return _shared_role(
+        card.key.namespace, card.worker_type, card.needs, card.legacy, card.accepting
+    )
+
+
+def _complete(accepting: list[_Role]) -> bool:
+    """Whether the accepting workers of one namespace have all that they need.
+
+    A worker that drains is as if it were gone; one that declares no type can do the whole job.
+    """
+    live = {role.worker_type for role in accepting}
+    return any(role.legacy for role in accepting) or all(
+        not role.needs or any(live.issuperset(wanted) for wanted in role.needs)
+        for role in accepting
+    )
 
 
 class Answer:
@@ -70,6 +89,10 @@ class Answer:
         role = _role(card)
         self._roles[role] = self._roles.get(role, 0) + 1
 
+    def order(self) -> None:
+        """Put the workers in admission order, after one has come in late."""
+        self.members = dict(sorted(self.members.items(), key=lambda pair: pair[1].admission))
+
     def take(self, key: Key, *, keep_place: bool = False) -> None:
         """Take a worker out, if it is in."""
         served = self.members.get(key)
@@ -95,20 +118,11 @@ class Answer:
 
     @property
     def ready(self) -> bool:
-        """Whether the accepting workers are complete in at least one namespace (rules.md 4.7)."""
-        namespaces = {role.namespace for role in self._roles if role.accepting}
-        return any(self._complete(namespace) for namespace in namespaces)
-
-    def _complete(self, namespace: str) -> bool:
-        roles = [role for role in self._roles if role.namespace == namespace]
-        if any(role.legacy and role.accepting for role in roles):
-            return True
-        live = {role.worker_type for role in roles if role.accepting}
-        return all(role.worker_type in live for role in roles) and all(
-            not role.needs or any(live.issuperset(wanted) for wanted in role.needs)
-            for role in roles
-            if role.accepting
-        )
+        """Whether the accepting workers are complete in at least one namespace."""
+        crews: dict[str, list[_Role]] = {}
+        for role in filter(lambda role: role.accepting, self._roles):
+            crews.setdefault(role.namespace, []).append(role)
+        return any(map(_complete, crews.values()))
 
 
 class Published(NamedTuple):
@@ -130,6 +144,15 @@ class Answers:
         self._operator_by_target = _by_target(self._operator)
         self._similar = SimilarNames()
 
+    def resume(self, revision: int, served: Iterable[Served]) -> None:
+        """Begin where other answers of this epoch ended, with what they told at `revision`.
+
+        `served` comes in admission order.
+        """
+        present = {version.card.key: version for version in served}
+        self.publish(Change(served=present, judged=(), forgotten={}))
+        self.history = History(self.cursor.epoch, revision=revision)
+
     @property
     def cursor(self) -> Cursor:
         """The revision that is being answered from."""
@@ -137,15 +160,18 @@ class Answers:
 
     def __len__(self) -> int:
         """How many names are served, operator aliases included."""
-        return sum(1 for _ in self.lines())
+        return len(self._answers) + sum(self.line(name) is not None for name in self._operator)
 
     def publish(self, change: Change) -> Published | None:
         """Take a change over as the next revision; None for a change that is none."""
         if change.empty:
             return None
         before = {name: self.line(name) for name in self._touched(change)}
+        late: dict[str, None] = {}
         for key, served in change.served.items():
-            self._replace(key, served)
+            self._replace(key, served, late)
+        for name in late:
+            self._answers[name].order()
         if change.operator_aliases is not None:
             self._operator = dict(change.operator_aliases)
             self._operator_by_target = _by_target(self._operator)
@@ -176,7 +202,8 @@ class Answers:
                     touched[name] = None
         return touched
 
-    def _replace(self, key: Key, served: Served | None) -> None:
+    def _replace(self, key: Key, served: Served | None, late: dict[str, None]) -> None:
+        """Enter a version; add to `late` the names that are new to it, though its rank is not."""
         old = self.workers.get(key)
         stays = old is not None and served is not None and old.admission == served.admission
         for name in () if old is None else old.card.names:
@@ -196,6 +223,8 @@ class Answers:
             if answer is None:
                 answer = self._answers[name] = Answer(name)
             answer.put(served)
+            if stays and old is not None and name not in old.card.names:
+                late[name] = None
 
     def resolve(self, name: str) -> tuple[Answer, str] | None:
         """Return who answers the name, and its kind; None if nobody does.

@@ -11,7 +11,7 @@ from discoveryd.core import rules
 from discoveryd.core.batch import Served
 from discoveryd.core.books import Books
 from discoveryd.core.card import Card, Key
-from discoveryd.core.catalogue import GroupBook, claims_of
+from discoveryd.core.catalogue import CohortKey, GroupBook, claims_of
 from discoveryd.core.entry import Entry
 from discoveryd.core.verdict import Standing
 
@@ -61,6 +61,17 @@ class Arbiter(Books):
             if not served.card.adapter:
                 self._take_office(self.groups[served.card.group], served.card)
 
+    def fits(self, entry: Entry) -> bool:
+        """Whether what the entry wants passes every gate as things are now, moving nothing."""
+        card = entry.want
+        if entry.registration is None or not self.grounded(card):
+            return False
+        if not card.adapter:
+            book = self.groups[card.group]
+            if book.incumbent not in (None, card.fingerprint):
+                return False
+        return self.names.taken(self.claims_wanted(entry)) is None
+
     def demote(self, entry: Entry) -> None:
         """Turn what a firm entry serves into a courtesy, since its file has moved on."""
         served = entry.served
@@ -109,8 +120,7 @@ class Arbiter(Books):
         self.touched[entry.key] = None
         if not card.anchored:
             self.withdraw(entry)
-        if entry.served is None:
-            self.wake(entry)
+        self.wake(entry)
 
     def set_operator_aliases(self, table: Mapping[str, str]) -> None:
         """Replace the operator's table: its names are taken from whoever serves under them."""
@@ -139,7 +149,7 @@ class Arbiter(Books):
             self._wait(entry, Standing.ORPHAN, None)
             return
         if card.adapter:
-            taken = self.names.taken(self.claims(card))
+            taken = self.names.taken(self.claims_wanted(entry))
             if taken is None:
                 self.admit(entry)
             else:
@@ -178,19 +188,21 @@ class Arbiter(Books):
         for member in sorted(members, key=lambda member: member.arrival):
             if member.want.anchored:
                 self._admit_or_block(member)
-        if entry.want.fingerprint != heir:
+        if entry.want.fingerprint != book.incumbent:
             self._wait(entry, Standing.STANDBY, None)
+        elif self.cohort_of(entry) != heir:
+            self._admit_or_block(entry)
 
-    def successor(self, book: GroupBook) -> str | None:
-        """Return the fingerprint that follows in a vacant group: see the theory on groups."""
+    def successor(self, book: GroupBook) -> CohortKey | None:
+        """Return the cohort that follows in a vacant group: see the theory on groups."""
         return first_heir(
-            book.cohorts, self.rolling(book), lambda f: self.can_serve(book.cohorts[f].members)
+            book.cohorts, self.rolling(book), lambda key: self.can_serve(book.cohorts[key].members)
         )
 
-    def rolling(self, book: GroupBook) -> set[str]:
+    def rolling(self, book: GroupBook) -> set[CohortKey]:
         """Return the cohorts with a member that still serves another version in this group."""
         return {
-            entry.want.fingerprint
+            self.cohort_of(entry)
             for key in book.courtesies
             if (entry := self.entries[key]).registration is not None
             and not entry.want.adapter
@@ -200,15 +212,15 @@ class Arbiter(Books):
     def can_serve(self, members: Iterable[Key]) -> bool:
         """Whether a cohort has a member that is there and whose names are free."""
         for key in members:
-            card = self.entries[key].want
-            if card.anchored:
-                return self.names.taken(self.claims(card)) is None
+            entry = self.entries[key]
+            if entry.want.anchored:
+                return self.names.taken(self.claims_wanted(entry)) is None
         return False
 
     def _admit_or_block(self, entry: Entry) -> None:
         if entry.firm:
             return
-        taken = self.names.taken(self.claims(entry.want))
+        taken = self.names.taken(self.claims_wanted(entry))
         if taken is None:
             self.admit(entry)
         else:
@@ -230,12 +242,12 @@ class Arbiter(Books):
 
     def _evict(self, entry: Entry) -> None:
         """Withdraw every courtesy that cannot coexist with the card the entry wants."""
-        for key in self.displaced(entry.want):
+        for key in self.displaced(entry.want, entry.owner):
             self.withdraw(self.entries[key])
 
-    def displaced(self, card: Card) -> list[Key]:
-        """Return the other keys whose courtesy `card` would end by serving."""
-        keys = dict.fromkeys(self.names.rivals(self.claims(card)))
+    def displaced(self, card: Card, owner: int | None) -> list[Key]:
+        """Return the other keys whose courtesy `card`, of this owner's, would end by serving."""
+        keys = dict.fromkeys(self.names.rivals(self.claims(card, owner)))
         book = None if card.adapter else self.groups.get(card.group)
         for key in () if book is None else book.courtesies:
             courtesy = self.entries[key].courtesy
@@ -284,7 +296,7 @@ class Arbiter(Books):
             return
         # Its own claim must be gone before the new one is looked at; taking it back twice is once.
         self.release(entry)
-        claims = claims_of(served.card, after.display_name)
+        claims = claims_of(served.card, after.display_name, entry.owner if self.by_owner else None)
         if self.names.taken(claims) is not None:
             self.withdraw(entry)
             return
@@ -294,12 +306,14 @@ class Arbiter(Books):
 
 
 def first_heir(
-    by_age: Iterable[str], rolling: Container[str], can_serve: Callable[[str], bool]
-) -> str | None:
+    by_age: Iterable[CohortKey],
+    rolling: Container[CohortKey],
+    can_serve: Callable[[CohortKey], bool],
+) -> CohortKey | None:
     """Return the cohort that follows in a vacant group: rolling edits first, then by age."""
     cohorts = list(by_age)
     for turn in (True, False):
-        for fingerprint in cohorts:
-            if (fingerprint in rolling) is turn and can_serve(fingerprint):
-                return fingerprint
+        for cohort in cohorts:
+            if (cohort in rolling) is turn and can_serve(cohort):
+                return cohort
     return None

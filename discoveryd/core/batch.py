@@ -34,17 +34,22 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """One look at one card file.
 
     `file` names it for people and for ever (design: directory path and name, undecodable bytes
-    escaped). `mtime_ns` orders arrivals within a batch. `owner` is the file's uid.
+    escaped). `mtime_ns` orders arrivals within a batch. `owner` is the file's uid. `observed` is
+    the start time of the process that the card names, as it was first seen, where that is known.
     """
 
     file: str
     found: Found
     mtime_ns: int = 0
     owner: int | None = None
+    observed: int | None = None
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one scan, or one drained group of events, found: at most one sighting a file.
+
+    A file whose present content is invalid may be sighted twice, first with its last valid card as
+    that counts now, then as `Invalid`.
 
     `operator_aliases`, where not None, replaces the configured table. `now` is wall-clock time in
     seconds since the epoch, for `Verdict.since` only.
@@ -95,14 +100,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     `served` holds, for every key whose served version is another than before, the present one, or
     None, new ones in admission order. `judged` names the files whose verdict changed (ask the
-    registry for it), `forgotten` those that are gone. `operator_aliases` is the new table if it
-    changed.
+    registry for it), `forgotten` those that are gone, each with its last valid card.
+    `operator_aliases` is the new table if it changed.
+
+    `keys` and `files` are for who keeps the state (state.py): everything whose state may be another
+    now, what is gone included. That alone is nothing that anyone could see.
     """
 
     served: Mapping[Key, Served | None]
     judged: tuple[str, ...]
-    forgotten: tuple[str, ...]
+    forgotten: Mapping[str, Card | None]
     operator_aliases: Mapping[str, str] | None = None
+    keys: tuple[Key, ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -16,17 +16,27 @@ from collections.abc import Callable, Mapping
 
 from discoveryd.core.batch import Served
 from discoveryd.core.card import Card, Endpoint, Group, Key
-from discoveryd.core.catalogue import Claim, Groups, Names, claims_of
+from discoveryd.core.catalogue import Claim, CohortKey, Groups, Names, claims_of
 from discoveryd.core.endpoint import EndpointCards
 from discoveryd.core.entry import Entry
 from discoveryd.core.keyindex import KeyIndex
 
 
 class Books:
-    """What all entries of the host have and wait for. `ranks` gives growing numbers."""
+    """What all entries of the host have and wait for. `ranks` gives growing numbers.
 
-    def __init__(self, ranks: Callable[[], int], operator_aliases: Mapping[str, str]) -> None:
+    `by_owner` says that owners count: see the theory on them.
+    """
+
+    def __init__(
+        self,
+        ranks: Callable[[], int],
+        operator_aliases: Mapping[str, str],
+        *,
+        by_owner: bool = False,
+    ) -> None:
         self.ranks = ranks
+        self.by_owner = by_owner
         self.entries: dict[Key, Entry] = {}
         self.names = Names(operator_aliases)
         self.groups = Groups()
@@ -63,7 +73,7 @@ class Books:
         self.registered[place].add(entry.want)
         entry.registration = rank
         if not entry.want.adapter:
-            self.groups.join(entry.want, rank)
+            self.groups.join(entry.want, self.cohort_of(entry), rank)
 
     def unregister(self, entry: Entry) -> None:
         """Take a card out of its endpoint and wake whom it refused. It must not be firm."""
@@ -72,16 +82,29 @@ class Books:
         entry.registration = None
         _remove(self.registered, entry.want)
         if not entry.want.adapter:
-            self.groups.leave(entry.want)
+            self.groups.leave(entry.want, self.cohort_of(entry))
         for key in self._refused.members(entry.key):
             self.wake(self.entries[key])
 
-    def claims(self, card: Card) -> Mapping[str, Claim]:
-        """Return what a version claims where it is served, or would claim."""
+    def cohort_of(self, entry: Entry) -> CohortKey:
+        """Return the cohort, in its group, of the version that the entry wants."""
+        return self.cohort_key(entry.want, entry.owner)
+
+    def cohort_key(self, card: Card, owner: int | None) -> CohortKey:
+        """Return the cohort that a version of this owner's belongs to, in its group."""
+        return card.fingerprint, owner if self.by_owner else None
+
+    def claims(self, card: Card, owner: int | None) -> Mapping[str, Claim]:
+        """Return what a version of this owner's claims where it is served, or would claim."""
+        counted = owner if self.by_owner else None
         if not card.adapter:
-            return claims_of(card, card.display_name)
+            return claims_of(card, card.display_name, counted)
         base = self.base_of(card.key)
-        return claims_of(card, "" if base is None else base.display_name)
+        return claims_of(card, "" if base is None else base.display_name, counted)
+
+    def claims_wanted(self, entry: Entry) -> Mapping[str, Claim]:
+        """Return what the entry would claim if what it wants were served."""
+        return self.claims(entry.want, entry.owner)
 
     def base_of(self, key: Key) -> Card | None:
         """Return the base version served on an adapter's instance, if any."""
@@ -107,7 +130,7 @@ class Books:
         file = entry.file if firm or entry.served is None else entry.served.file
         entry.served = Served(card, file, entry.admission, firm=firm)
         self.touched[entry.key] = None
-        self.names.claim(entry.key, self.claims(card), firm=firm)
+        self.names.claim(entry.key, self.claims(card, entry.owner), firm=firm)
         if firm:
             if not card.adapter:
                 self.groups[card.group].firm[entry.key] = None

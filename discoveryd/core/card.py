@@ -90,7 +90,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The served names besides the primary, once each, in order; none for an adapter."""
         if self.adapter or not self.aliases:
             return ()
-        return tuple(name for name in dict.fromkeys(self.aliases) if name != self.display_name)
+        others = dict.fromkeys(self.aliases)
+        others.pop(self.display_name, None)
+        return tuple(others)
 
     @property
     def names(self) -> tuple[str, ...]:

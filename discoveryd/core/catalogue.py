@@ -10,17 +10,24 @@ from typing import NamedTuple
 from discoveryd.core.card import Card, Group, Key
 from discoveryd.core.keyindex import KeyIndex
 
+CohortKey = tuple[str, int | None]
+"""What the members of a cohort share: the fingerprint and, where owners count, the owner."""
+
 
 class Claim(NamedTuple):
-    """What a served card says a name means; claims may share a name only if they are equal."""
+    """What a served card says a name means; claims may share a name only if they are equal.
+
+    `owner` is None where owners do not count.
+    """
 
     adapter: bool
     primary: str
+    owner: int | None
 
 
-def claims_of(card: Card, primary: str) -> Mapping[str, Claim]:
+def claims_of(card: Card, primary: str, owner: int | None) -> Mapping[str, Claim]:
     """Return the claims of a card; `primary` is that of the base beneath, or its own."""
-    return dict.fromkeys(card.names, Claim(card.adapter, primary))
+    return dict.fromkeys(card.names, Claim(card.adapter, primary, owner))
 
 
 class Names:
@@ -43,6 +50,10 @@ class Names:
             if self._claims.get(name, claim) != claim and name in self.firm:
                 return name
         return None
+
+    def claim_on(self, name: str) -> Claim | None:
+        """Return how the name is claimed, firmly or by courtesy, if it is."""
+        return self._claims.get(name)
 
     def rivals(self, claims: Mapping[str, Claim]) -> list[Key]:
         """Return the keys that claim one of the names otherwise, by courtesy."""
@@ -69,7 +80,7 @@ class Names:
 
 
 class Cohort:
-    """The registered members of a group that share a fingerprint, and when the first came."""
+    """The registered members of a group that share a cohort key, and when the first came."""
 
     __slots__ = ("age", "members")
 
@@ -87,15 +98,15 @@ class GroupBook:
     __slots__ = ("cohorts", "courtesies", "firm", "incumbent", "stuck")
 
     def __init__(self) -> None:
-        self.cohorts: dict[str, Cohort] = {}
+        self.cohorts: dict[CohortKey, Cohort] = {}
         self.courtesies: dict[Key, None] = {}
         self.firm: dict[Key, None] = {}
         self.incumbent: str | None = None
         self.stuck = False
 
-    def expect(self, fingerprint: str, age: int) -> None:
+    def expect(self, cohort: CohortKey, age: int) -> None:
         """Put a cohort back whose members are about to be registered again."""
-        self.cohorts[fingerprint] = Cohort(age)
+        self.cohorts[cohort] = Cohort(age)
 
     def members(self) -> Iterator[Key]:
         """Every registered member, by cohort."""
@@ -110,7 +121,7 @@ class Groups:
 
     def __init__(self) -> None:
         self._books: dict[Group, GroupBook] = {}
-        self._emptied: dict[tuple[Group, str | None], None] = {}
+        self._emptied: dict[tuple[Group, CohortKey | None], None] = {}
 
     def __getitem__(self, group: Group) -> GroupBook:
         """Return the group's book, a new one if it had none."""
@@ -126,21 +137,20 @@ class Groups:
         """Return the group's book, if it has one."""
         return self._books.get(group)
 
-    def join(self, card: Card, age: int) -> None:
+    def join(self, card: Card, key: CohortKey, age: int) -> None:
         """Enter a registered base into its cohort; `age` counts if it is the cohort's first."""
         book = self[card.group]
-        cohort = book.cohorts.get(card.fingerprint)
+        cohort = book.cohorts.get(key)
         if cohort is None:
-            cohort = book.cohorts[card.fingerprint] = Cohort(age)
-            book.stuck = False
+            cohort = book.cohorts[key] = Cohort(age)
         cohort.members[card.key] = None
 
-    def leave(self, card: Card) -> None:
+    def leave(self, card: Card, key: CohortKey) -> None:
         """Take a base out of its cohort."""
-        cohort = self[card.group].cohorts[card.fingerprint]
+        cohort = self[card.group].cohorts[key]
         del cohort.members[card.key]
         if not cohort.members:
-            self._emptied[card.group, card.fingerprint] = None
+            self._emptied[card.group, key] = None
 
     def note_courtesy(self, group: Group, key: Key) -> None:
         """Enter that `key` serves an earlier version in this group."""
@@ -153,13 +163,13 @@ class Groups:
 
     def forget_empty(self) -> None:
         """End a batch: cohorts without members, and groups without anything, are forgotten."""
-        for group, fingerprint in self._emptied:
+        for group, key in self._emptied:
             book = self._books.get(group)
             if book is None:
                 continue
-            cohort = None if fingerprint is None else book.cohorts.get(fingerprint)
-            if fingerprint is not None and cohort is not None and not cohort.members:
-                del book.cohorts[fingerprint]
+            cohort = None if key is None else book.cohorts.get(key)
+            if key is not None and cohort is not None and not cohort.members:
+                del book.cohorts[key]
             if not book.cohorts and not book.courtesies:
                 del self._books[group]
         self._emptied.clear()

@@ -79,11 +79,11 @@ class EndpointCards:
         if len(self._bases) == self._primaries.count(primary):
             return None
         if not source:
-            return self._with_another_primary(primary)
+            return self._primaries.sample_besides(primary)
         if self._sources.count(source) != len(self._bases):
             if len(self._primaries) > 1:
-                return self._with_another_primary(primary)
-            return self._with_another_source(source)
+                return self._primaries.sample_besides(primary)
+            return self._sources.sample_besides(source)
         holder = self._aliases.sample(primary)
         if holder is not None and self._bases[holder].display_name != primary:
             return holder
@@ -120,27 +120,13 @@ class EndpointCards:
         holder = self._primaries.sample(name) or self._aliases.sample(name)
         if holder is not None:
             return holder
-        for source in self._sources:
-            holder = self._sources.sample(source)
-            if holder is not None and self._bases[holder].identity != identity:
-                return holder
-        return None
+        sourceless = self._sources.sample(None)
+        if sourceless is not None and self._bases[sourceless].identity != identity:
+            return sourceless
+        return self._sources.sample_besides(None, identity)
 
     def _adapter_with_another_identity(self, identity: str) -> Key | None:
-        name = next(iter(self._adapter_names))
-        holder = self._adapter_names.sample(name)
+        holder = self._adapter_names.sample_besides()
         if holder is not None and self._adapters[holder].identity != identity:
             return holder
-        return None
-
-    def _with_another_primary(self, primary: str) -> Key | None:
-        for other in self._primaries:
-            if other != primary:
-                return self._primaries.sample(other)
-        return None
-
-    def _with_another_source(self, source: str) -> Key | None:
-        for other in self._sources:
-            if other != source:
-                return self._sources.sample(other)
         return None

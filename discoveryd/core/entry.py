@@ -18,6 +18,7 @@ class FileRecord:
         "file",
         "moved_from",
         "mtime_ns",
+        "observed",
         "owner",
         "shown",
         "since",
@@ -28,6 +29,7 @@ class FileRecord:
         self.file = file
         self.owner: int | None = None
         self.mtime_ns = 0
+        self.observed: int | None = None
         self.card: Card | None = None
         self.fault: Invalid | None = None
         self.barred: Barred | None = None

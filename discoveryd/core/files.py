@@ -16,6 +16,8 @@ class Files:
         self._claims: dict[Key, list[str]] = {}
         self._asking: KeyIndex[str, str] = KeyIndex()
         self._left: list[FileRecord] = []
+        self._altered_files: dict[str, None] = {}
+        self._altered_claims: dict[Key, None] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -45,6 +47,12 @@ class Files:
         left, self._left = self._left, []
         return left
 
+    def altered(self) -> tuple[dict[str, None], dict[Key, None]]:
+        """Take the files, and the keys whose claims, became others since the last call."""
+        altered = self._altered_files, self._altered_claims
+        self._altered_files, self._altered_claims = {}, {}
+        return altered
+
     def note(self, sighting: Sighting, keys: dict[Key, None]) -> None:
         """Enter what was seen; add to `keys` those whose claims or holder may be other now."""
         if sighting.found is None:
@@ -53,10 +61,13 @@ class Files:
         record = self._records.get(sighting.file)
         if record is None:
             record = self._records[sighting.file] = FileRecord(sighting.file)
-        before = record.claim
+        before, known = record.claim, _kept(record)
         record.mtime_ns, record.owner = sighting.mtime_ns, sighting.owner
+        record.observed = sighting.observed
         self._enter(record, sighting.found)
         self._claim(record.file, before, record.claim, keys)
+        if _kept(record) != known:
+            self._altered_files[record.file] = None
 
     def _enter(self, record: FileRecord, found: Card | Barred | Invalid) -> None:
         if isinstance(found, Invalid):
@@ -80,9 +91,11 @@ class Files:
         if before is not None and before != after:
             self._give_up(file, before)
             keys[before] = None
+            self._altered_claims[before] = None
         if after is not None:
             if before != after:
                 self._claims.setdefault(after, []).append(file)
+                self._altered_claims[after] = None
             keys[after] = None
 
     def _give_up(self, file: str, key: Key) -> None:
@@ -99,6 +112,7 @@ class Files:
         for name in () if record.card is None else record.card.names:
             self._asking.discard(name, file)
         self._left.append(record)
+        self._altered_files[file] = None
 
     def restore(self, records: Iterable[FileRecord], claims: Mapping[Key, Iterable[str]]) -> None:
         """Put back what was taken out of another instance."""
@@ -107,3 +121,16 @@ class Files:
             for name in () if record.card is None else record.card.names:
                 self._asking.add(name, record.file)
         self._claims = {key: list(files) for key, files in claims.items()}
+
+
+def _kept(record: FileRecord) -> object:
+    """Return what outlives the daemon of a record, but for what is said of it."""
+    return (
+        record.card,
+        record.mtime_ns,
+        record.owner,
+        record.observed,
+        record.fault,
+        record.barred,
+        record.moved_from,
+    )

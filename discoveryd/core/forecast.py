@@ -6,17 +6,37 @@ out for the length of the question.
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from discoveryd.core.arbiter import Arbiter, first_heir
 from discoveryd.core.batch import Barred, Invalid, Sighting
-from discoveryd.core.card import Card
-from discoveryd.core.catalogue import GroupBook
+from discoveryd.core.card import Card, Key
+from discoveryd.core.catalogue import CohortKey, GroupBook
 from discoveryd.core.entry import Entry
 from discoveryd.core.files import Files
-from discoveryd.core.reasons import blocked, duplicate, orphaned, refused, standing_by
+from discoveryd.core.reasons import (
+    blocked,
+    duplicate,
+    orphaned,
+    other_owner,
+    refused,
+    standing_by,
+)
 from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
 
 _Outcome = tuple[Standing, tuple[Reason, ...]]
+
+
+class _Asked(NamedTuple):
+    """Whose the card would be, in which file, and the entry that this file holds now.
+
+    `before` is that entry where the card would be its edit, and not another owner's arrival.
+    """
+
+    file: str
+    owner: int | None
+    own: Entry | None
+    before: Entry | None
 
 
 def check(
@@ -27,7 +47,9 @@ def check(
     own = None if record is None or record.claim is None else arbiter.entries.get(record.claim)
     if own is not None and own.file != sighting.file:
         own = None
-    serving = own is not None and own.served is not None
+    another = own is not None and arbiter.by_owner and own.owner != sighting.owner
+    before = None if another else own
+    serving = before is not None and before.served is not None
     found = sighting.found
     displaced: tuple[str, ...] = ()
     card: Card | None
@@ -35,10 +57,12 @@ def check(
         case Card():
             card = found
             with _lifted(arbiter, own):
-                standing, reasons = _judge(arbiter, files, found, own, sighting.file)
+                asked = _Asked(sighting.file, sighting.owner, own, before)
+                standing, reasons = _judge(arbiter, files, found, asked)
                 if standing is Standing.SERVING:
-                    displaced = tuple(arbiter.entries[key].file for key in arbiter.displaced(found))
-            courtesy = serving and own is not None and own.key == found.key and found.anchored
+                    rivals = arbiter.displaced(found, sighting.owner)
+                    displaced = tuple(arbiter.entries[key].file for key in rivals)
+            courtesy = serving and before is not None and before.key == found.key and found.anchored
         case Barred():
             card, standing, reasons, courtesy = found.card, found.standing, found.reasons, False
         case Invalid():
@@ -62,11 +86,12 @@ def check(
     return verdict, displaced
 
 
-def _judge(arbiter: Arbiter, files: Files, card: Card, own: Entry | None, file: str) -> _Outcome:
+def _judge(arbiter: Arbiter, files: Files, card: Card, asked: _Asked) -> _Outcome:
     holder = files.holder(card.key)
-    if holder is not None and holder.file != file:
+    if holder is not None and holder.file != asked.file:
         return Standing.DUPLICATE, (duplicate(card, arbiter.entries[card.key]),)
-    if own is not None and own.firm and card.judged_like(own.want) and card.anchored:
+    before = asked.before
+    if before is not None and before.firm and card.judged_like(before.want) and card.anchored:
         return Standing.SERVING, ()
     cards = arbiter.registered.get(card.key.place)
     conflict = None if cards is None else cards.find_conflict(card)
@@ -74,40 +99,46 @@ def _judge(arbiter: Arbiter, files: Files, card: Card, own: Entry | None, file: 
         return Standing.REFUSED, (refused(arbiter, card, conflict),)
     if not arbiter.grounded(card):
         return Standing.ORPHAN, (orphaned(arbiter, card),)
-    taken = arbiter.names.taken(arbiter.claims(card))
+    taken = arbiter.names.taken(arbiter.claims(card, asked.owner))
     book = None if card.adapter else arbiter.groups.get(card.group)
     if book is not None:
-        rival = _rival(arbiter, book, card, own, free=taken is None)
-        if rival is not None:
-            members = [key for key in book.cohorts[rival].members if own is None or key != own.key]
-            return Standing.STANDBY, (standing_by(arbiter, card, members),)
+        rivals = _rivals(arbiter, book, card, asked, free=taken is None)
+        if rivals and arbiter.entries[rivals[0]].want.fingerprint != card.fingerprint:
+            return Standing.STANDBY, (standing_by(arbiter, card, rivals),)
+        if rivals and taken is None:
+            reason = other_owner(arbiter, card.display_name, asked.owner, rivals)
+            return Standing.BLOCKED, (reason,)
     if taken is not None:
-        return Standing.BLOCKED, (blocked(arbiter, card, taken),)
+        return Standing.BLOCKED, (blocked(arbiter, card, taken, asked.owner),)
     return Standing.SERVING, ()
 
 
-def _rival(
-    arbiter: Arbiter, book: GroupBook, card: Card, own: Entry | None, *, free: bool
-) -> str | None:
-    """Return the fingerprint of the cohort that would serve instead of the card, if one would."""
-    mine = card.fingerprint
-    key = None if own is None else own.key
-    if book.incumbent is not None and any(member != key for member in book.firm):
-        return None if book.incumbent == mine else book.incumbent
+def _rivals(
+    arbiter: Arbiter, book: GroupBook, card: Card, asked: _Asked, *, free: bool
+) -> list[Key]:
+    """Return the members of the cohort that would serve instead of the card, if one would."""
+    mine = arbiter.cohort_key(card, asked.owner)
+    key = None if asked.own is None else asked.own.key
+    firm = [] if book.incumbent is None else [member for member in book.firm if member != key]
+    if firm:
+        return [] if book.incumbent == card.fingerprint else firm
 
-    def can_serve(fingerprint: str) -> bool:
-        if fingerprint == mine:
+    def can_serve(cohort: CohortKey) -> bool:
+        if cohort == mine:
             return free
-        members = book.cohorts[fingerprint].members
+        members = book.cohorts[cohort].members
         return arbiter.can_serve(member for member in members if member != key)
 
     rolling = arbiter.rolling(book)
-    if own is not None and own.key == card.key and own.served is not None:
-        was = own.served.card
+    before = asked.before
+    if before is not None and before.key == card.key and before.served is not None:
+        was = before.served.card
         if not was.adapter and was.group == card.group:
             rolling.add(mine)
     heir = first_heir(dict.fromkeys((*book.cohorts, mine)), rolling, can_serve)
-    return None if heir == mine else heir
+    if heir is None or heir == mine:
+        return []
+    return [member for member in book.cohorts[heir].members if member != key]
 
 
 @contextmanager
@@ -117,7 +148,7 @@ def _lifted(arbiter: Arbiter, own: Entry | None) -> Generator[None]:
         yield
         return
     registered = arbiter.registered.get(own.key.place) if own.registration is not None else None
-    claims = None if own.served is None else arbiter.claims(own.served.card)
+    claims = None if own.served is None else arbiter.claims(own.served.card, own.owner)
     if registered is not None:
         registered.remove(own.want)
     if claims is not None and own.served is not None:

@@ -63,18 +63,22 @@ class _Touches(Generic[Thing]):
 
 
 class History:
-    """The revisions of one epoch, `limit` departed keys and names deep at most."""
+    """The revisions of one epoch, `limit` departed keys and names deep at most.
 
-    def __init__(self, epoch: str, *, limit: int = 65_536) -> None:
-        self.cursor = Cursor(epoch, 0)
-        self._floor = 0
+    It begins at `revision`, which is as far back as it reaches: of an epoch that goes on, only the
+    present is known.
+    """
+
+    def __init__(self, epoch: str, *, revision: int = 0, limit: int = 65_536) -> None:
+        self.cursor = Cursor(epoch, revision)
+        self._floor = revision
         self._limit = limit
         self._keys: _Touches[Key] = _Touches()
         self._names: _Touches[str] = _Touches()
 
     def advance(self, keys: dict[Key, bool], names: dict[str, bool]) -> Cursor:
         """Publish a revision: the keys and names changed in it, each with whether it is there."""
-        self.cursor = Cursor(self.cursor.epoch, self.cursor.revision + 1)
+        self.cursor = self.following
         for key, present in keys.items():
             self._keys.touch(key, self.cursor.revision, gone=not present)
         for name, present in names.items():
@@ -84,6 +88,16 @@ class History:
         while len(self._names.gone) > self._limit:
             self._floor = max(self._floor, self._names.drop_oldest())
         return self.cursor
+
+    @property
+    def following(self) -> Cursor:
+        """The cursor that the next revision will have."""
+        return Cursor(self.cursor.epoch, self.cursor.revision + 1)
+
+    def begin(self, epoch: str) -> None:
+        """Go on in another epoch, of which nothing was told yet: every reader has to reset."""
+        self.cursor, self._floor = Cursor(epoch, 0), 0
+        self._keys, self._names = _Touches(), _Touches()
 
     def reaches(self, cursor: Cursor | None) -> bool:
         """Whether the difference since the cursor can still be told."""

@@ -5,11 +5,12 @@ several is a list with positions, because sampling a `set` or `dict` that has sh
 holes its former members left, and every refusal needs a sample.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 Member = TypeVar("Member", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class _Several(Generic[Member]):
@@ -52,10 +53,6 @@ class KeyIndex(Generic[Name, Member]):
     def __contains__(self, name: Name) -> bool:
         return name in self._lone or name in self._several
 
-    def __iter__(self) -> Iterator[Name]:
-        yield from self._several
-        yield from self._lone
-
     def add(self, name: Name, member: Member) -> None:
         """Put `member` into the set of `name`; putting it twice is putting it once."""
         several = self._several.get(name)
@@ -88,10 +85,35 @@ class KeyIndex(Generic[Name, Member]):
         several = self._several.get(name)
         return self._lone.get(name) if several is None else several.members[0]
 
-    def members(self, name: Name) -> tuple[Member, ...]:
-        """All members of `name`, a copy."""
+    def sample_besides(self, *names: Name) -> Member | None:
+        """Any one member of any other name than these, or None where there is none."""
+        several = _item_besides(self._several, names)
+        if several is not None:
+            return several[1].members[0]
+        lone = _item_besides(self._lone, names)
+        return None if lone is None else lone[1]
+
+    def members(self, name: Name, most: int | None = None) -> tuple[Member, ...]:
+        """The members of `name`, all or at most so many of them, a copy."""
         several = self._several.get(name)
         if several is not None:
-            return tuple(several.members)
+            return tuple(several.members[:most])
         lone = self._lone.get(name)
         return () if lone is None else (lone,)
+
+
+def _item_besides(of: dict[Name, Value], names: tuple[Name, ...]) -> tuple[Name, Value] | None:
+    """Return any one item of another name.
+
+    An iterator would pass, each time anew, the holes of all that has gone; `popitem` passes a hole
+    but once.
+    """
+    passed: list[tuple[Name, Value]] = []
+    found = None
+    while of and found is None:
+        item = of.popitem()
+        passed.append(item)
+        if item[0] not in names:
+            found = item
+    of.update(reversed(passed))
+    return found

@@ -43,7 +43,7 @@ def reasons_for(arbiter: Arbiter, entry: Entry) -> tuple[Reason, ...]:
         case Standing.STANDBY:
             return (standing_by(arbiter, entry.want, arbiter.groups[entry.want.group].firm),)
         case Standing.BLOCKED if isinstance(entry.watching, str):
-            return (blocked(arbiter, entry.want, entry.watching),)
+            return (blocked(arbiter, entry.want, entry.watching, entry.owner),)
         case _:
             return ()
 
@@ -166,8 +166,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def blocked(arbiter: Arbiter, card: Card, name: str) -> Reason:
-    """Return who has the name that the card would have to claim."""
+def blocked(arbiter: Arbiter, card: Card, name: str, owner: int | None) -> Reason:
+    """Return who has the name that the card, of this owner's, would have to claim."""
     names, taken = arbiter.names, quoted(name)
     if name in names.operator:
         return Reason(
@@ -180,19 +180,44 @@ def blocked(arbiter: Arbiter, card: Card, name: str) -> Reason:
             field="display_name" if name == card.display_name else "aliases",
             found=name,
         )
-    owners = [arbiter.entries[key] for key in names.firm.members(name)[:_MOST_AGAINST]]
-    owner = owners[0].want
-    kind = "adapter" if owner.adapter else "primary" if owner.display_name == name else "alias"
+    mine, its = arbiter.claims(card, owner).get(name), names.claim_on(name)
+    if mine is not None and its is not None and mine._replace(owner=its.owner) == its:
+        return other_owner(arbiter, name, owner, names.firm.members(name, _MOST_AGAINST))
+    claimants = [arbiter.entries[key] for key in names.firm.members(name, _MOST_AGAINST)]
+    first = claimants[0].want
+    kind = "adapter" if first.adapter else "primary" if first.display_name == name else "alias"
     return Reason(
         rule="name_claimed",
         message=(
-            f"The name {taken} is taken: it is the {kind} of {quoted(owner.display_name)} "
-            f"({owner.key}). Choose another name; this card serves when that one leaves"
+            f"The name {taken} is taken: it is the {kind} of {quoted(first.display_name)} "
+            f"({first.key}). Choose another name; this card serves when that one leaves"
         ),
         field="display_name" if name == card.display_name else "aliases",
         found=name,
-        against=tuple(entry.file for entry in owners),
+        against=tuple(entry.file for entry in claimants),
     )
+
+
+def other_owner(arbiter: Arbiter, name: str, owner: int | None, claimants: Iterable[Key]) -> Reason:
+    """Return why a card may not join claimants of the name, who mean the same but are another's."""
+    entries = [arbiter.entries[key] for key in islice(claimants, _MOST_AGAINST)]
+    other = entries[0]
+    return Reason(
+        rule="other_owner",
+        message=(
+            f"{quoted(name)} is served by cards of {_user(other.owner)}, and this card is "
+            f"{_user(owner)}'s: on this host all who serve a name have one owner. Choose another "
+            f"name, or publish as {_user(other.owner)}; this card serves when those leave"
+        ),
+        field="owner",
+        found=None if owner is None else str(owner),
+        expected=None if other.owner is None else str(other.owner),
+        against=tuple(entry.file for entry in entries),
+    )
+
+
+def _user(uid: int | None) -> str:
+    return "an unknown user" if uid is None else f"uid {uid}"
 
 
 def duplicate(card: Card, holder: Entry) -> Reason:

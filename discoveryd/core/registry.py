@@ -24,6 +24,12 @@ names, or by another fingerprint in its group). So all served versions always co
 (adapter, p), where p is the primary of the base version served beneath it. A name may be claimed
 by many cards, but by equal claims only. Names in the operator's table are claimed by nobody.
 
+**Owners** are the files' uids. They count only where the host's users are strangers to each other
+(`by_owner`). Then a claim carries its owner too, so that a name, and with it a group, is that of
+whoever came first for as long as that one serves it. A cohort is one owner's: who comes next in a
+group is settled between owners as between fingerprints. And a file that gets another owner is
+another file: its key departs and arrives anew, without the courtesy that is owed to the former.
+
 **Gates of an entry, in order** (the first that fails gives the standing):
 1. compatibility with every other registered card on the endpoint -> `refused`. A card that passed
    stays registered until it leaves or is edited;
@@ -84,15 +90,19 @@ class Registry(Verdicts):
     """Judges cards, batch by batch. Not thread-safe: it has one writer.
 
     `ranks` gives growing numbers and never one twice; the registry draws every rank from it.
-    `operator_aliases` maps a name to the primary or adapter it stands for.
+    `operator_aliases` maps a name to the primary or adapter it stands for. `by_owner` lets owners
+    count: see the theory.
     """
 
     def __init__(
         self,
         ranks: Callable[[], int] | None = None,
         operator_aliases: Mapping[str, str] | None = None,
+        *,
+        by_owner: bool = False,
     ) -> None:
-        super().__init__(Arbiter(ranks or count(1).__next__, operator_aliases or {}))
+        ranks = ranks or count(1).__next__
+        super().__init__(Arbiter(ranks, operator_aliases or {}, by_owner=by_owner))
         self.served: dict[Key, Served] = {}
 
     # Batches
@@ -119,7 +129,7 @@ class Registry(Verdicts):
             seen[sighting.file] = None
             self.files.note(sighting, keys)
             yield
-        arrivals, edits = self._identify(keys)
+        arrivals, edits = yield from self._identify(keys)
         aliases = batch.operator_aliases
         if aliases is not None and dict(aliases) != arbiter.names.operator:
             arbiter.set_operator_aliases(aliases)
@@ -138,13 +148,16 @@ class Registry(Verdicts):
             card = claimed_card(record)
             arrival = arbiter.ranks()
             arbiter.arrive(Entry(card.key, card, record.file, record.owner, arrival))
+            yield
         while (woken := arbiter.next_woken()) is not None:
             arbiter.judge(woken)
             yield
         arbiter.groups.forget_empty()
-        return self._publish(seen, aliases, batch.now)
+        return (yield from self._publish(seen, aliases, batch.now))
 
-    def _identify(self, keys: Iterable[Key]) -> tuple[list[FileRecord], list[_Edit]]:
+    def _identify(
+        self, keys: Iterable[Key]
+    ) -> Generator[None, None, tuple[list[FileRecord], list[_Edit]]]:
         """Phase 1, and the opening of phase 2: see who holds each key now.
 
         Returns the holders of keys that arrive, and the edits of entries that serve.
@@ -155,7 +168,11 @@ class Registry(Verdicts):
             holder = self.files.holder(key)
             entry = self.arbiter.entries.get(key)
             if entry is not None and (
-                holder is None or (holder.file != entry.file and holder.owner != entry.owner)
+                holder is None
+                or (
+                    holder.owner != entry.owner
+                    and (self.arbiter.by_owner or holder.file != entry.file)
+                )
             ):
                 self.arbiter.depart(entry)
                 entry = None
@@ -165,8 +182,10 @@ class Registry(Verdicts):
                 arrivals.append(holder)
             else:
                 revisions.append((entry, holder))
+            yield
         edits: list[_Edit] = []
         for entry, holder in revisions:
+            yield
             card, moved = claimed_card(holder), holder.file != entry.file
             entry.owner = holder.owner
             if not card.judged_like(entry.want):
@@ -186,21 +205,31 @@ class Registry(Verdicts):
         seen: Mapping[str, None],
         aliases: Mapping[str, str] | None,
         now: float,
-    ) -> Change:
+    ) -> Generator[None, None, Change]:
         """Compare what is with what was said last, and say the difference."""
         files = dict(seen)
+        altered, keys = self.files.altered()
         for key in self.arbiter.touched:
+            keys[key] = None
             entry = self.arbiter.entries.get(key)
             if entry is not None:
                 files[entry.file] = None
+        yield
         changed = self._served_anew()
         forgotten = self.forget()
-        judged = tuple(file for file in files if self.show(file, now))
+        judged: list[str] = []
+        for file in files:
+            if self.show(file, now):
+                judged.append(file)
+            yield
+        altered.update(dict.fromkeys(judged))
         return Change(
             served=changed,
-            judged=judged,
+            judged=tuple(judged),
             forgotten=forgotten,
             operator_aliases=aliases,
+            keys=tuple(keys),
+            files=tuple(altered),
         )
 
     def _served_anew(self) -> dict[Key, Served | None]:

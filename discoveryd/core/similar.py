@@ -13,7 +13,7 @@ def fold(name: str) -> str:
 
 
 class SimilarNames:
-    """Served names by their folded form and by the folded form of their last segment."""
+    """Served names by their folded form, and those with a slash by that of their last segment."""
 
     def __init__(self) -> None:
         self._whole: KeyIndex[str, str] = KeyIndex()
@@ -22,17 +22,21 @@ class SimilarNames:
     def add(self, name: str) -> None:
         """Enter a name that is served from now on."""
         self._whole.add(fold(name), name)
-        self._last.add(fold(name.rpartition("/")[2]), name)
+        if "/" in name:
+            self._last.add(fold(name.rpartition("/")[2]), name)
 
     def discard(self, name: str) -> None:
         """Take out a name that nobody serves any more."""
         self._whole.discard(fold(name), name)
-        self._last.discard(fold(name.rpartition("/")[2]), name)
+        if "/" in name:
+            self._last.discard(fold(name.rpartition("/")[2]), name)
 
     def to(self, name: str, limit: int = 5) -> list[str]:
         """Return at most `limit` names like this one: whole matches first, each kind sorted."""
-        whole = self._whole.members(fold(name))[: 4 * limit]
-        last = self._last.members(fold(name.rpartition("/")[2]))[: 4 * limit]
-        found = dict.fromkeys((*sorted(whole), *sorted(last)))
+        segment = fold(name.rpartition("/")[2])
+        whole = self._whole.members(fold(name), 4 * limit)
+        bare = [one for one in self._whole.members(segment, 4 * limit) if "/" not in one]
+        last = self._last.members(segment, 4 * limit)
+        found = dict.fromkeys((*sorted(whole), *sorted((*bare, *last))))
         found.pop(name, None)
         return list(found)[:limit]

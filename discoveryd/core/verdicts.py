@@ -6,6 +6,7 @@ thing remembered is what was said last, so that a change of it can be told.
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from discoveryd.core.arbiter import Arbiter
 from discoveryd.core.card import Card, Group
@@ -22,6 +23,14 @@ _RANK_LOST = (
 )
 
 
+class Outcome(NamedTuple):
+    """A verdict in short, with the file's last valid card."""
+
+    card: Card | None
+    standing: Standing
+    reasons: tuple[Reason, ...]
+
+
 class Verdicts:
     """The verdicts of one registry. `standings` counts the files of each standing."""
 
@@ -31,14 +40,14 @@ class Verdicts:
         self.standings: Counter[str] = Counter()
         self._unsettled: dict[str, None] = {}
 
-    def forget(self) -> tuple[str, ...]:
-        """Say nothing more of the files that are gone, and return them."""
+    def forget(self) -> dict[str, Card | None]:
+        """Say nothing more of the files that are gone, and return them with their last cards."""
         left = self.files.leave()
         for record in left:
             self._unsettled.pop(record.file, None)
             if record.standing is not None:
                 self.standings[record.standing] -= 1
-        return tuple(record.file for record in left)
+        return {record.file: record.card for record in left}
 
     def show(self, file: str, now: float) -> bool:
         """Note what is said of a file from now on; return whether that is something new."""
@@ -83,6 +92,14 @@ class Verdicts:
         if entry is None or not holds:
             return Standing.DUPLICATE, Serves.NOTHING
         return entry.standing, serves
+
+    def outcome(self, file: str) -> Outcome | None:
+        """What became of a card file, in short; None for a file it does not know."""
+        record = self.files.get(file)
+        if record is None:
+            return None
+        standing, _ = self._standing(record)
+        return Outcome(record.card, standing, self._reasons(record, standing))
 
     def verdict(self, file: str) -> Verdict | None:
         """What the registry says of a card file; None for a file it does not know."""

@@ -38,7 +38,11 @@ class Daemon:
     def connect(self) -> socket.socket:
         """Return a new connection, the caller's to close."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(str(self.socket_path))
+        try:
+            connection.connect(str(self.socket_path))
+        except OSError:
+            connection.close()
+            raise
         return connection
 
     def cpu_seconds(self) -> float:
@@ -75,15 +79,18 @@ def workplace() -> Iterator[Path]:
 def running(place: Path, *, core: int | None = None) -> Iterator[Daemon]:
     """Run a daemon on `place/cards`, on one processor if `core` says which.
 
-    The body begins when the socket accepts, that is, when every card has been judged.
+    The body begins when the socket accepts, that is, when every card has been judged. The daemon
+    has a directory of its own, so that it remembers nothing of one that ran before.
     """
+    own = Path(tempfile.mkdtemp(dir=place))
+    daemon_socket, daemon_log = own / "socket", own / "log"
     command = [sys.executable, "-m", "discoveryd", "serve"]
-    command += ["--cards", str(place / "cards"), "--socket", str(place / "socket")]
+    command += ["--cards", str(place / "cards"), "--socket", str(daemon_socket)]
     if core is not None:
         command = ["taskset", "-c", str(core), *command]
-    with (place / "log").open("wb") as log:
+    with daemon_log.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
-    daemon = Daemon(process, place / "cards", place / "socket")
+    daemon = Daemon(process, place / "cards", daemon_socket)
     try:
         _wait_for(daemon)
         yield daemon

@@ -9,7 +9,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -28,15 +28,15 @@ MakeCard = Callable[[int], Card]
 
 
 class Host:
-    """A registry and its answers, with `count` cards that `make` made, all of them serving."""
+    """A registry and its answers, with the cards that `make` made for `numbers`, all serving."""
 
-    def __init__(self, make: MakeCard, count: int) -> None:
+    def __init__(self, make: MakeCard, numbers: Sequence[int] = ()) -> None:
         self.make = make
-        self.count = count
+        self.numbers = numbers
         self.registry = Registry()
         self.answers = Answers("epoch")
-        self.apply({file_of(number): make(number) for number in range(count)})
-        assert self.registry.standings == {Standing.SERVING: count}
+        self.apply({file_of(number): make(number) for number in numbers})
+        assert self.registry.standings[Standing.SERVING] == len(numbers)
 
     def apply(self, found: dict[str, Found]) -> None:
         """Apply one batch and publish it."""
@@ -56,7 +56,13 @@ class Host:
 
     def any_number(self) -> int:
         """Return the number of one of the cards."""
-        return random.randrange(self.count)  # noqa: S311  # no secret
+        return random.choice(self.numbers)  # noqa: S311  # no secret
+
+    def shrink(self, left: int) -> None:
+        """Let all but the last cards leave, one after another."""
+        leaving, self.numbers = self.numbers[:-left], self.numbers[-left:]
+        for number in leaving:
+            self.apply({file_of(number): None})
 
 
 class Pair(NamedTuple):

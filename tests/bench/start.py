@@ -70,9 +70,9 @@ def main(counts: list[int]) -> None:
         grown = min(started.resident_bytes for _, started in rounds) - nothing.resident_bytes
         each = 1e6 * (best.seconds - nothing.seconds) / count
         sys.stdout.write(
-            f"{count:7} cards {best.seconds:7.3f} s ({best.cpu_seconds:.3f} s of its own time), bare"
-            f" loop {bare:.3f} s: {best.seconds / bare:.1f} times; {each:.1f} us a card; "
-            f"{grown / count:.0f} bytes a card beside {json_bytes // count} of JSON\n"
+            f"{count:7} cards {best.seconds:6.3f} s, {best.cpu_seconds:.3f} s of its own time,"
+            f" {each:.1f} us a card; bare loop {bare:.3f} s: {best.seconds / bare:.1f} times;"
+            f" {grown / count:.0f} bytes a card beside {json_bytes // count} of JSON\n"
         )
 
 

@@ -1,12 +1,15 @@
 """What a change costs does not depend on how many cards are on its endpoint."""
 
 import gc
+import statistics
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 
 import msgspec
 import pytest
 
+from discoveryd.core.batch import Found
 from discoveryd.core.card import Card
 from discoveryd.core.verdict import Standing
 from tests.bench.growth import (
@@ -44,11 +47,14 @@ def bases_and_adapters(number: int) -> Card:
     return card("m", source=SOURCE, at=f"ns/c/e/{number}")
 
 
-@pytest.fixture(scope="module", params=[one_primary, many_primaries, bases_and_adapters])
+KINDS = [one_primary, many_primaries, bases_and_adapters]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     make: Callable[[int], Card] = request.param
     with without_collector():
-        hosts = Pair(Host(make, FEW), Host(make, MANY))
+        hosts = Pair(Host(make, range(FEW)), Host(make, range(MANY)))
     yield hosts
     gc.unfreeze()
 
@@ -128,4 +134,136 @@ TURNS = [name for name in vars(Measured) if not name.startswith("_")]
 @pytest.mark.parametrize("turn", TURNS)
 def test_a_change_costs_the_same_among_few_and_many_cards(pair: Pair, turn: str) -> None:
     one_turn: Callable[[Host], int] = getattr(Measured(), turn)
-    assert_flat(lambda: growth(pair, one_turn))
+    assert_flat(partial(growth, pair, one_turn))
+
+
+SHRUNK_FROM = 20_000
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_change_costs_the_same_after_many_cards_have_left(make: Callable[[int], Card]) -> None:
+    shrunk = Host(make, range(SHRUNK_FROM))
+    shrunk.shrink(FEW)
+    pair = Pair(Host(make, range(FEW)), shrunk)
+    measured = Measured()
+    for one_turn in (measured.admission, measured.refusal, measured.refused_adapter):
+        assert_flat(partial(growth, pair, one_turn))
+
+
+class PerCard:
+    """What happens to `count` cards at once; each returns the nanoseconds for one of them."""
+
+    def registered_when_the_card_that_refused_them_leaves(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({"blocker": card("z", source="/models/other", at="ns/c/e/z")})
+        host.apply(_cards(one_primary, count))
+        return _cost_each(host, {"blocker": None}, count, Standing.REFUSED, Standing.SERVING)
+
+    def unblocked_when_the_name_gets_free(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({"blocker": card("z", ("a",), source="/models/other", at="ns/c/other/z")})
+        host.apply(_cards(one_primary, count))
+        return _cost_each(host, {"blocker": None}, count, Standing.BLOCKED, Standing.SERVING)
+
+    def grounded_when_their_base_comes(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply(
+            {
+                file_of(number): adapter(f"x{number}", source=SOURCE, at=f"ns/c/e/0/x{number}")
+                for number in range(count)
+            }
+        )
+        base: dict[str, Found] = {"base": one_primary(0)}
+        return _cost_each(host, base, count, Standing.ORPHAN, Standing.SERVING)
+
+    def promoted_when_the_incumbent_leaves(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({"incumbent": card("m", source=SOURCE, at="ns/c/e/i")})
+        host.apply(_cards(one_primary, count))
+        return _cost_each(host, {"incumbent": None}, count, Standing.STANDBY, Standing.SERVING)
+
+    def passed_over_when_the_incumbent_leaves(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({"incumbent": card("m", source=SOURCE, at="ns/c/e/i")})
+        host.apply({"heir": card("m", source=SOURCE, at="ns/c/e/h", block=1)})
+        host.apply(_cards(_all_different, count))
+        return _cost_each(host, {"incumbent": None}, count, Standing.STANDBY, Standing.STANDBY)
+
+    def edited_at_once(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply(_cards(one_primary, count))
+        edited = _cards(_one_primary_edited, count)
+        return _cost_each(host, edited, count, Standing.SERVING, Standing.SERVING)
+
+    def handed_over_with_the_last_edit(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply(_cards(one_primary, count))
+        edited = _cards(_one_primary_edited, count)
+        last = {file_of(0): edited.pop(file_of(0))}
+        host.apply(edited)
+        return _cost_each(host, last, count, Standing.STANDBY, Standing.SERVING)
+
+    def blocked_in_a_group_of_all_different_cards(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({"blocker": card("z", ("a",), source="/models/other", at="ns/c/other/z")})
+        return _cost_each(host, _cards(_all_different, count), count, None, Standing.BLOCKED)
+
+    def gone_after_claiming_one_key(self, count: int) -> float:
+        host = Host(one_primary)
+        host.apply({file_of(number): one_primary(0) for number in range(count)})
+        leaving: dict[str, Found] = {file_of(number): None for number in range(count)}
+        return _cost_each(host, leaving, count, Standing.DUPLICATE, None)
+
+
+def _all_different(number: int) -> Card:
+    return card("m", ("a", "b"), source=SOURCE, at=f"ns/c/e/{number}", block=1000 + number)
+
+
+def _one_primary_edited(number: int) -> Card:
+    return card("m", ("a", "b", "c"), source=SOURCE, at=f"ns/c/e/{number}")
+
+
+def _cards(make: Callable[[int], Card], count: int) -> dict[str, Found]:
+    return {file_of(number): make(number) for number in range(count)}
+
+
+def _cost_each(
+    host: Host, move: dict[str, Found], count: int, before: Standing | None, after: Standing | None
+) -> float:
+    last = file_of(count - 1)
+    assert host.standing(last) is before
+    taken = host.cost(move)
+    assert host.standing(last) is after
+    return taken / count
+
+
+@pytest.mark.parametrize("scenario", [name for name in vars(PerCard) if not name.startswith("_")])
+def test_many_cards_that_move_at_once_cost_the_same_each(scenario: str) -> None:
+    each: Callable[[int], float] = getattr(PerCard(), scenario)
+
+    def measure() -> float:
+        few = statistics.median(each(10) for _ in range(15))
+        return each(10_000) / few
+
+    assert_flat(measure)
+
+
+def test_a_name_served_in_many_namespaces_costs_its_worker_types_each() -> None:
+    """The answer of a name must look at each namespace, but at none for another's sake."""
+
+    def each(count: int) -> float:
+        def decoder(number: int) -> Card:
+            needs = (("prefill",),)
+            return card("m", at=f"ns{number}/c/e/1", worker_type="decode", needs=needs)
+
+        host = Host(decoder, range(count))
+        newcomer: dict[str, Found] = {"newcomer": decoder(count)}
+        return statistics.median(_there_and_back(host, newcomer) for _ in range(5)) / count
+
+    assert_flat(lambda: each(2_000) / each(200))
+
+
+def _there_and_back(host: Host, newcomer: dict[str, Found]) -> int:
+    taken = host.cost(newcomer)
+    host.apply(dict.fromkeys(newcomer))
+    return taken

@@ -342,8 +342,23 @@ class TestExplain:
         ctl("explain", "org/model")
         assert daemon.asked() == [("Explain", {"name": "org/model"})]
 
-    def test_an_unknown_file_is_a_no(self, ctl: Ctl, knows: Callable[..., None]) -> None:
+    def test_a_file_in_a_directory_that_is_linked_to_is_asked_for_by_the_daemons_name(
+        self, daemon: FakeDaemon, ctl: Ctl, knows: Callable[..., None], tmp_path: Path
+    ) -> None:
+        (tmp_path / "cards").mkdir()
+        (tmp_path / "link").symlink_to("cards")
+        (tmp_path / "cards" / "a.json").touch()
+        status = fakes.status()
+        status["directories"][0]["path"] = str(tmp_path / "link")
+        daemon.answer("GetStatus", status)
+        knows(file=f"{tmp_path}/link/a.json")
+        assert ctl("explain", f"{tmp_path}/cards/a.json").status == 0
+
+    def test_an_unknown_file_is_a_no(
+        self, daemon: FakeDaemon, ctl: Ctl, knows: Callable[..., None]
+    ) -> None:
         knows()
+        daemon.answer("GetStatus", fakes.status())
         found = ctl("explain", "/cards/nowhere.json")
         assert found.status == NO
         assert found.err.startswith("discoveryctl: there is no card file /cards/nowhere.json\n")

@@ -31,8 +31,8 @@ class Host(Protocol):
 
 
 class PlainHost:
-    def __init__(self) -> None:
-        self.registry = PlainRegistry()
+    def __init__(self, *, by_owner: bool = False) -> None:
+        self.registry = PlainRegistry(by_owner=by_owner)
 
     def apply(self, found: Batch) -> None:
         self.registry.apply(found)
@@ -55,8 +55,8 @@ class PlainHost:
 
 
 class RealHost:
-    def __init__(self) -> None:
-        self.registry = Registry()
+    def __init__(self, *, by_owner: bool = False) -> None:
+        self.registry = Registry(by_owner=by_owner)
         self.answers = Answers("epoch")
 
     def apply(self, found: Batch) -> None:

@@ -19,10 +19,11 @@ Recipe = Mapping[str, Any]
 Operation = tuple[Any, ...]
 
 FILES = tuple("abcdefgh")
-NAMES = ("m", "n", "o", "x")
+NAMES = ("m", "n", "o", "x", "l")
 
 files = st.sampled_from(FILES)
-names = st.sampled_from(NAMES)
+names = st.sampled_from("mnox")
+adapter_names = st.sampled_from(("l", "l", "l", "x", "m"))
 aliases = st.sampled_from(((), (), ("x",), ("o",), ("m",), ("n", "x"), ("x", "n"), ("m", "m")))
 instances = st.sampled_from("123")
 places = st.sampled_from(("k/c/e", "k/c/e", "k/c/e", "k/c/f", "q/c/e"))
@@ -66,7 +67,7 @@ adapters: st.SearchStrategy[Recipe] = st.builds(
     suffixes,
     seldom,
     seldom,
-    name=names,
+    name=adapter_names,
     source=sources,
 )
 recipes = st.one_of(bases, bases, adapters)
@@ -87,7 +88,7 @@ changes = st.one_of(
 puts: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("put"), files, recipes),
     st.tuples(st.just("join"), files, files, instances),
-    st.tuples(st.just("adapt"), files, files, suffixes, names),
+    st.tuples(st.just("adapt"), files, files, suffixes, adapter_names),
 )
 edits: st.SearchStrategy[Operation] = st.tuples(st.just("change"), files, changes)
 exchanges: st.SearchStrategy[Operation] = st.one_of(
@@ -107,16 +108,20 @@ operations = st.one_of(puts, edits, edits, exchanges, disturbances)
 
 mtimes = st.dictionaries(files, st.integers(0, 2), max_size=2)
 owners = st.dictionaries(files, st.just(1001), max_size=1)
-operator_tables = st.dictionaries(names, names, max_size=1).filter(
+operator_tables = st.dictionaries(st.sampled_from(NAMES), names, max_size=1).filter(
     lambda table: not table.keys() & set(table.values())
 )
 
 
 @dataclass
 class Directory:
-    """What lies in the drop directory: each file's last valid recipe, and its mtime and owner."""
+    """What lies in the drop directory: each file's last valid recipe.
+
+    `owners` are those of files whose owner nobody has drawn; 1000 otherwise.
+    """
 
     contents: dict[str, Recipe] = field(default_factory=dict)
+    owners: Mapping[str, int] = field(default_factory=dict)
 
     def sightings(
         self,
@@ -136,7 +141,7 @@ class Directory:
                 file=file,
                 found=content,
                 mtime_ns=mtimes.get(file, 0),
-                owner=owners.get(file, 1000),
+                owner=owners.get(file, self.owners.get(file, 1000)),
             )
             for file, content in found.items()
         )
@@ -166,14 +171,10 @@ class Directory:
         known = self.contents[file]
         if kind in ("swap", "roll"):
             return self._read_of_several(kind, known, file, more[0])
-        if kind == "copy":
-            return {more[0]: known}
         if kind == "move":
             return {file: None, more[0]: known}
-        if kind == "join":
-            return {more[0]: changed(known, "instance", more[1])}
-        if kind == "adapt":
-            return {more[0]: adapted(known, *more[1:])}
+        if kind in ("copy", "join", "adapt"):
+            return {more[0]: _another(kind, known, *more[1:])}
         return {file: _edited(kind, known, *more)}
 
     def _read_of_several(
@@ -190,6 +191,12 @@ class Directory:
         if other is None:
             return {}
         return {file: renamed(known, other), more: renamed(other, known)}
+
+
+def _another(kind: str, known: Recipe, *more: Any) -> Recipe:
+    if kind == "join":
+        return changed(known, "instance", *more)
+    return known if kind == "copy" else adapted(known, *more)
 
 
 def _edited(kind: str, known: Recipe, change: tuple[str, object] | None = None) -> Recipe | Found:

@@ -1,7 +1,7 @@
 """Random histories: the real registry says what the plain one says, after every batch.
 
 By default a few hundred short histories. For a long run:
-`DISCOVERYD_EXAMPLES=20000 pytest tests/core/test_registry_machine.py --timeout 0`.
+`DISCOVERYD_EXAMPLES=20000 pytest tests/core/test_registry_machine.py`.
 """
 
 import os
@@ -19,7 +19,14 @@ from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Batch, Change, Served, Sighting
 from discoveryd.core.card import Card, Key
 from discoveryd.core.registry import Registry
-from discoveryd.core.state import put_back, take_out
+from discoveryd.core.state import (
+    EntryState,
+    FileState,
+    entry_state,
+    file_state,
+    put_back,
+    take_out,
+)
 from discoveryd.core.verdict import Serves, Standing, Verdict
 from tests.core.cards import card
 from tests.core.plain import PlainRegistry
@@ -73,14 +80,19 @@ def said(verdict: Verdict) -> object:
 
 
 class RegistryMachine(RuleBasedStateMachine):
+    by_owner = False
+    usual_owners: Mapping[str, int] = MappingProxyType({})
+
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Directory()
-        self.plain = PlainRegistry()
+        self.directory = Directory(owners=self.usual_owners)
+        self.plain = PlainRegistry(by_owner=self.by_owner)
         self.ranks: Callable[[], int] = count(1).__next__
-        self.real = Registry(self.ranks)
+        self.real = Registry(self.ranks, by_owner=self.by_owner)
         self.answers = Answers("epoch")
         self.now = 0.0
+        self.kept_files: dict[str, FileState | None] = {}
+        self.kept_entries: dict[Key, EntryState | None] = {}
         self.copy_cursor = self.answers.cursor
         self.copy_workers: dict[Key, Served] = {}
         self.copy_lines: dict[str, Line] = {}
@@ -132,7 +144,8 @@ class RegistryMachine(RuleBasedStateMachine):
     def check_a_newcomer(self, file: str, recipe: Recipe) -> None:
         if file in self.plain.files:
             self._step([("remove", file)])
-        newcomer = Sighting(file=file, found=card(**recipe), owner=1000)
+        owner = self.usual_owners.get(file, 1000)
+        newcomer = Sighting(file=file, found=card(**recipe), owner=owner)
         verdict, displaced = self.real.check(newcomer)
         before = self.plain.verdicts()
         self._step([("put", file, recipe)])
@@ -154,7 +167,8 @@ class RegistryMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         state = take_out(self.real)
-        self.real = put_back(state, self.ranks)
+        self.real, same = put_back(state, self.ranks, by_owner=self.by_owner)
+        assert same
         assert take_out(self.real) == state
 
     @rule()
@@ -180,6 +194,14 @@ class RegistryMachine(RuleBasedStateMachine):
     @invariant()
     def all_that_is_served_coexists(self) -> None:
         assert self.plain.broken() == []
+
+    @invariant()
+    def the_pieces_that_changes_name_make_the_whole_state(self) -> None:
+        state = take_out(self.real)
+        files = {file: kept for file, kept in self.kept_files.items() if kept is not None}
+        entries = {key: kept for key, kept in self.kept_entries.items() if kept is not None}
+        assert files == {kept.file: kept for kept in state.files}
+        assert entries == {kept.key: kept for kept in state.entries}
 
     @invariant()
     def verdicts_agree(self) -> None:
@@ -241,6 +263,8 @@ class RegistryMachine(RuleBasedStateMachine):
         self.answers.publish(change)
         assert (self.answers.cursor == cursor) == change.empty
         self._change_tells_all(change, served, verdicts, batch)
+        self.kept_files.update({file: file_state(self.real, file) for file in change.files})
+        self.kept_entries.update({key: entry_state(self.real, key) for key in change.keys})
         told = change.operator_aliases
         assert told == (None if self.plain.operators == operators else self.plain.operators)
 
@@ -275,7 +299,14 @@ class RegistryMachine(RuleBasedStateMachine):
             assert verdict.since == since
 
 
-RegistryMachine.TestCase.settings = settings(
+class OwnersMachine(RegistryMachine):
+    """The same where owners count, of whom there are two."""
+
+    by_owner = True
+    usual_owners = MappingProxyType(dict.fromkeys(FILES[1::2], 1001))
+
+
+SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=30,
     deadline=None,
@@ -283,4 +314,7 @@ RegistryMachine.TestCase.settings = settings(
     derandomize=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestRegistryMachine = pytest.mark.timeout(0 if EXAMPLES > 300 else 120)(RegistryMachine.TestCase)
+RegistryMachine.TestCase.settings = OwnersMachine.TestCase.settings = SETTINGS
+in_time = pytest.mark.timeout(0 if EXAMPLES > 300 else 120)
+TestRegistryMachine = in_time(RegistryMachine.TestCase)
+TestOwnersMachine = in_time(OwnersMachine.TestCase)

@@ -44,8 +44,7 @@ def envelope(at: str, card: object, **others: object) -> Json:
 def store_name(key: str) -> str:
     """Return the file name of a key in a Dynamo store."""
     return "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
-        for byte in key.encode()
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in key.encode()
     )
 
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from discoveryd.client import Client
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -44,6 +46,19 @@ def short_directory() -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+def without(*command: str) -> list[str]:
+    """Return a command that takes privileges from a daemon, which only root's has; see `prefix`.
+
+    Skips the test where this root may not run it.
+    """
+    if os.geteuid() != 0:
+        return []
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"NOT TESTED: as root this needs {' '.join(command)}: {tried.stderr.strip()}")
+    return list(command)
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -47,7 +47,7 @@ CLOSED: list[tuple[str, bytes]] = [
     ("two-flags", call("List", {}, more=True, oneway=True)),
     ("not-utf-8", b'{"method":"io.discoveryd.Models.\xff"}\0'),
     ("too-deep", DEEP + b"\0"),
-    ("too-long", b'{"method":"' + b"x" * (1 << 20)),
+    ("too-long", b'{"method":"' + b"x" * ((1 << 20) + (1 << 16))),
     ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\0"),
 ]
 

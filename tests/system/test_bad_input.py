@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 from discoveryd.interface import Verdict
 from tests.system.conftest import Start
 from tests.system.dropping import GOOD, Host, envelope, instance_record, store_name, write
+from tests.system.running import without
 
 
 def flat(**members: object) -> bytes:
@@ -183,18 +183,15 @@ def test_what_is_no_regular_file_is_invalid(
 
 
 def test_an_unreadable_file_is_invalid_until_it_can_be_read(root: Path, start: Start) -> None:
-    prefix: list[str] = []
-    if os.geteuid() == 0:  # who may read everything is made to ask for permission
-        drop = shutil.which("setpriv")
-        assert drop is not None, "this test needs setpriv (util-linux) when run as root"
-        prefix = [drop, "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all"]
+    # Root may read everything, unless it is made to ask for permission.
+    powers = "-dac_override,-dac_read_search"
+    prefix = without("setpriv", "--bounding-set", powers, "--inh-caps", "-all")
     daemon = start(prefix=prefix).wait_ready()
     with daemon.client() as client:
         host = Host(daemon, client)
         host.put("good", GOOD)
         path = root / "cards" / "bad.json"
         path.touch(0)
-        path.write_bytes(flat()) if os.geteuid() == 0 else None
         verdict = host.verdict_of(path)
         (reason,) = verdict.reasons
         assert (verdict.standing, reason.rule) == ("invalid", "unreadable")

@@ -66,7 +66,7 @@ def endpoint_of(row: dict[str, Any]) -> str:
     for entry in row["existing"]:
         if isinstance(entry, dict):
             parts = unquote(file_of(entry)).split("/")
-            return parts[2] if len(parts) > 2 else entry["body"]["endpoint"]  # noqa: PLR2004 - ns/oc/endpoint
+            return parts[2] if len(parts) > 2 else entry["body"]["endpoint"]
     return "e0"
 
 

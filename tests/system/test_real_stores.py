@@ -22,12 +22,16 @@ URL = "dynamo+tcp://127.0.0.1:33863/7c3ed918996b7eea/demo/backend/generate"
 def lay(host: Host, release: str) -> list[Path]:
     """Copy a store's files, the records first; return the card files."""
     recorded = DATA / "dynamo-store" / release / "v1"
-    cards: list[Path] = []
     for directory in (host.instances, host.mdc):
-        for file in sorted((recorded / directory.name).iterdir()):
-            cards.append(Path(shutil.copy(file, directory)))
+        # Each file is new, as if its worker had just touched it.
+        shutil.copytree(
+            recorded / directory.name,
+            directory,
+            copy_function=shutil.copyfile,
+            dirs_exist_ok=True,
+        )
     host.client.sync()
-    return [path for path in cards if path.parent == host.mdc]
+    return sorted(host.mdc.iterdir())
 
 
 def component(path: Path) -> str:

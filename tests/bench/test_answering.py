@@ -1,0 +1,36 @@
+"""How fast calls are answered: ratios only. The numbers are printed by `tests.bench.resolve`."""
+
+import statistics
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench import daemons, resolve
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
+
+ATTEMPTS = 3
+CARDS = 1_000
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[daemons.Daemon]:
+    with daemons.workplace() as place:
+        for number in range(CARDS):
+            (place / "cards" / f"{number}.json").write_bytes(daemons.flat_card(number))
+        with daemons.running(place) as running:
+            yield running
+
+
+def test_an_unknown_name_is_answered_at_least_a_fifth_as_fast_as_a_known_one(
+    daemon: daemons.Daemon,
+) -> None:
+    seen: list[float] = []
+    for _ in range(ATTEMPTS):
+        rates = resolve.measure(daemon, batch=16, rounds=5, seconds=0.2)
+        unknown = statistics.median(rate.of_its_time for rate in rates.unknown)
+        known = statistics.median(rate.of_its_time for rate in rates.known)
+        seen.append(unknown / known)
+        if seen[-1] >= 0.2:
+            return
+    raise AssertionError(f"unknown names are answered at {seen} times the speed of known ones")
