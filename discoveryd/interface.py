@@ -68,6 +68,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.serves == "current"
 
 
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of what was said of a card file."""
+
+    time: str
+    key: str | None = None
+    file: str
+    standing: str
+    reasons: tuple[Reason, ...]
+
+
 class Name(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One name that is served."""
 
@@ -140,6 +150,13 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     cursor: Cursor
 
 
+class HoldReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdicts of all held files that are there."""
+
+    verdicts: tuple[Verdict, ...]
+    cursor: Cursor
+
+
 class WatchReply(msgspec.Struct, frozen=True, kw_only=True):
     """What changed. With `reset` it is the whole present state; with `partial` more follows."""
 
@@ -157,6 +174,12 @@ class WatchReply(msgspec.Struct, frozen=True, kw_only=True):
         return not (
             self.reset or self.partial or self.changed or self.removed or self.names or self.gone
         )
+
+
+class HistoryReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of cards, the latest first."""
+
+    events: tuple[Event, ...]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

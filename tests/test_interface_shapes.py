@@ -16,6 +16,7 @@ TYPES: dict[str, type[msgspec.Struct]] = {
     "Worker": interface.Worker,
     "Reason": interface.Reason,
     "Verdict": interface.Verdict,
+    "Event": interface.Event,
     "Name": interface.Name,
     "Directory": interface.Directory,
 }
@@ -27,6 +28,8 @@ REPLIES: dict[str, type[msgspec.Struct]] = {
     "Check": interface.CheckReply,
     "Sync": interface.SyncReply,
     "Watch": interface.WatchReply,
+    "Hold": interface.HoldReply,
+    "History": interface.HistoryReply,
     "GetStatus": interface.Status,
 }
 ERRORS: dict[str, type[msgspec.Struct]] = {

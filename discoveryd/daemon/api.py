@@ -1,7 +1,7 @@
 """The interface's methods: parameters in, questions to the answers and the registry, replies out.
 
 No I/O, so that it is tested without sockets or files: what reaches the disk is asked of `Disk`.
-What a method may return is agreed with conversation.py.
+What a method may return is agreed in answering.py.
 """
 
 import time
@@ -22,16 +22,20 @@ from discoveryd.core.registry import Registry
 from discoveryd.core.text import path_bytes
 from discoveryd.core.verdict import Verdict
 from discoveryd.daemon import replies
-from discoveryd.daemon.conversation import Peer
+from discoveryd.daemon.answering import Peer, Tied
+from discoveryd.daemon.holds import Holds, Keeper
 from discoveryd.daemon.parameters import (
     Check,
     Explain,
+    History,
+    Hold,
     ListWorkers,
     Nothing,
     Resolve,
     Sync,
     Watch,
 )
+from discoveryd.daemon.turns import Turns
 from discoveryd.daemon.watch import watch
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import CallError, InvalidParameter, Method, Service
@@ -43,6 +47,10 @@ MOST_WAITING = 10
 
 UNNAMED = "-"
 """What a card that is checked without a file is called."""
+
+USUAL_EVENTS = 100
+MOST_EVENTS = 10_000
+"""How many events of the history are told, by default and at most."""
 
 WHOLE_BYTES = 16 * 1024 * 1024
 """The most that an answer to a call without `more` may hold."""
@@ -57,6 +65,10 @@ class Disk(Protocol):
 
     def key_of(self, file: str) -> Key | None:
         """Return the key that a file has by its name, where names have keys: in a Dynamo store."""
+        ...
+
+    async def permitted(self, sighting: Sighting) -> Sighting:
+        """Return the sighting of a card as the gates before the registry would pass it on."""
         ...
 
     async def sync(self, files: Sequence[str] | None) -> None:
@@ -75,14 +87,17 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     directories: tuple[interface.Directory, ...]
     watchers: int
     connections: int
+    problems: tuple[str, ...] = ()
 
 
 class Api:
-    """Answers calls from a writer's answers and registry."""
+    """Answers calls from a writer's answers and registry; `keeper` keeps held cards alive."""
 
-    def __init__(self, writer: Writer, disk: Disk) -> None:
+    def __init__(self, writer: Writer, disk: Disk, keeper: Keeper) -> None:
         self._writer = writer
         self._disk = disk
+        self._turns = Turns()
+        self._holds = Holds(writer, keeper, disk, WHOLE_BYTES)
 
     def service(self) -> Service:
         """Return the methods as a Varlink service."""
@@ -93,7 +108,9 @@ class Api:
             "Explain": Method(Explain, self.explain, more="optional"),
             "Check": Method(Check, self.check),
             "Sync": Method(Sync, self.sync),
+            "Hold": Method(Hold, self.hold, more="required"),
             "Watch": Method(Watch, self.watch, more="required"),
+            "History": Method(History, self.history),
             "GetStatus": Method(Nothing, self.get_status),
         }
         return Service(
@@ -223,8 +240,9 @@ class Api:
             found = parse_card(content, stem=_stem(file), key=self._disk.key_of(file))
         except InvalidCard as error:
             found = Invalid(error.reasons, error.warnings)
-        async with self._writer.settled() as registry:
-            sighting = Sighting(file=file, found=found, owner=peer.uid)
+        sighting = Sighting(file=file, found=found, owner=peer.uid)
+        sighting = await self._disk.permitted(sighting)
+        async with self._turns.of(peer.uid), self._writer.settled() as registry:
             verdict, displaced = registry.check(sighting, time.time())
             return replies.encode(
                 interface.CheckReply(
@@ -234,9 +252,14 @@ class Api:
                 )
             )
 
-    async def sync(self, asked: Sync, *_: object) -> bytes:
+    async def sync(self, asked: Sync, peer: Peer, *_: object) -> bytes:
         """Return when what is on disk has been applied, with the verdicts of the files named."""
-        await self._disk.sync(asked.files)
+        if asked.files is None:
+            # A user's turn would have to come before a scan that all who wait may share.
+            await self._disk.sync(None)
+        else:
+            async with self._turns.of(peer.uid):
+                await self._disk.sync(asked.files)
         async with self._writer.settled() as registry:
             verdicts = [
                 verdict
@@ -251,6 +274,12 @@ class Api:
                 )
             )
 
+    def hold(self, asked: Hold, peer: Peer, *_: object) -> Tied:
+        """Return the stream that keeps these files' cards alive."""
+        if not asked.files:
+            raise InvalidParameter("files")
+        return Tied(self._holds.hold(asked.files, peer.uid))
+
     # The daemon
 
     def watch(self, asked: Watch, *_: object) -> AsyncIterator[bytes]:
@@ -258,10 +287,27 @@ class Api:
         since = None if asked.since is None else Cursor(asked.since.epoch, asked.since.revision)
         return watch(self._writer, since, asked.name)
 
+    async def history(self, asked: History, *_: object) -> bytes:
+        """Return what became of a file, of all who asked for a name, or of all."""
+        limit = USUAL_EVENTS if asked.limit is None else asked.limit
+        if not 0 < limit <= MOST_EVENTS:
+            raise InvalidParameter("limit")
+        if asked.file is not None and asked.name is not None:
+            raise InvalidParameter("name")
+        files = None if asked.file is None else self._disk.files_named(asked.file) or [asked.file]
+        name = None if asked.name is None else self._writer.answers.target(asked.name)
+        events = await self._writer.ledger.history(files, name, limit)
+        told = interface.HistoryReply(events=tuple(map(replies.event, events)))
+        reply = replies.encode(told)
+        if len(reply) > WHOLE_BYTES:
+            raise replies.too_large(len(reply), WHOLE_BYTES)
+        return reply
+
     async def get_status(self, *_: object) -> bytes:
         """Return how the daemon is."""
         around = self._disk.status()
         problems = [each.problem for each in around.directories if each.problem is not None]
+        problems += around.problems
         async with self._writer.settled() as registry:
             return replies.encode(
                 interface.Status(
@@ -274,7 +320,8 @@ class Api:
                     idle_cohorts=tuple(registry.idle_cohorts()),
                     watchers=around.watchers,
                     connections=around.connections,
-                    healthy=not problems and all(each.watching for each in around.directories),
+                    healthy=not problems
+                    and all(d.watching or d.backend == "polling" for d in around.directories),
                     problems=tuple(problems),
                 )
             )

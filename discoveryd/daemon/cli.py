@@ -45,17 +45,30 @@ def command() -> None:
     "--cards",
     metavar="DIR",
     multiple=True,
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="A drop directory of card files. May be given several times.",
 )
 @click.option(
     "--dynamo",
     metavar="STORE",
     multiple=True,
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="A Dynamo file store (what DYN_FILE_KV names). May be given several times.",
 )
 @click.option("--socket", metavar="PATH", type=click.Path(), help="Where to listen.")
+@click.option(
+    "--socket-mode",
+    metavar="MODE",
+    help="Who may connect, in octal.  [default: 0600, or 0660 with a group]",
+)
+@click.option("--socket-group", metavar="GROUP", help="The group that the socket belongs to.")
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(),
+    help="What must outlive a restart is kept there; none: nothing is.  [default: beside the"
+    " socket, or in $STATE_DIRECTORY]",
+)
 @click.option(
     "--config", "file", metavar="FILE", type=click.Path(), help="A configuration file (TOML)."
 )
@@ -64,10 +77,14 @@ def command() -> None:
     type=click.Choice(config.LOG_LEVELS, case_sensitive=False),
     help="The least level that is logged.  [default: info]",
 )
-def serve(
+def serve(  # noqa: PLR0913 - one a flag, all by keyword
+    *,
     cards: tuple[str, ...],
     dynamo: tuple[str, ...],
     socket: str | None,
+    socket_mode: str | None,
+    socket_group: str | None,
+    state: str | None,
     file: str | None,
     log_level: str | None,
 ) -> int:
@@ -78,7 +95,14 @@ def serve(
     $XDG_RUNTIME_DIR/discoveryd.
     """
     told = config.configure(
-        cards=cards, dynamo=dynamo, socket=socket, log_level=log_level, file=file
+        cards=cards,
+        dynamo=dynamo,
+        socket=socket,
+        socket_mode=socket_mode,
+        socket_group=socket_group,
+        state=state,
+        log_level=log_level,
+        file=file,
     )
     logs.set_up(told.log_level)
     _allow_open_files()

@@ -1,22 +1,6 @@
 """One peer's conversation: bytes from its connection, calls to the service, answers back.
 
-Answers
-=======
-
-A method's `answer(parameters, peer, more)` is called on the loop, must not block, and returns
-
-- `bytes`: the reply's parameters, encoded. Written at once, together with the other replies to
-  the bytes that just arrived: the hot path;
-- an awaitable of `bytes` or of an iterator: the same, later;
-- an iterator of `bytes`, at least one: pieces of one answer, for a call that set `more`. All but
-  the last are sent with `continues`;
-- an async iterator of `bytes`: a stream that goes on until the peer leaves, for a call that set
-  `more`. Each item is sent with `continues` as soon as it comes. Where the stream ends by itself
-  the connection is closed.
-
-Either may raise `CallError` at any time: the error reply, which ends the answer. Any other
-exception is a bug of ours: logged, and the connection is closed. What an iterator and an awaitable
-hold they must release when closed or cancelled, which happens as soon as the peer is gone.
+What a method answers with is agreed in answering.py.
 
 Backpressure
 ============
@@ -24,23 +8,23 @@ Backpressure
 Iterators are advanced, and further calls handed out, only while what the transport still has to
 write is below its high-water mark. So a peer that reads slowly costs one answer and the mark, and
 a stream that says what has changed says it once for all that happened meanwhile. A peer that sends
-faster than it is answered is not read once the read-ahead of its connection is full. A turn of the
-loop answers at most `TURN` calls of one peer: the others wait no longer than that.
+faster than it is answered is not read once the read-ahead of its connection is full, or once all
+peers together have sent too much (pressure.py). A turn of the loop answers at most `TURN` calls of
+one peer, fewer where they take long: the others wait no longer than that.
 
 File descriptors that a peer sends are never received: the loop reads without ancillary data, and
 the kernel drops them (UAPI.20 wants them refused; see also listening.py).
 """
 
 import asyncio
-import fcntl
 import logging
-import select
-import socket
-import sys
-import termios
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, NamedTuple, cast
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Protocol, cast
 
+from discoveryd.daemon.answering import Answer, Peer, Tied, close
+from discoveryd.daemon.connected import OtherEnd
+from discoveryd.daemon.pressure import Intake
 from discoveryd.varlink import (
     CLOSED,
     Call,
@@ -52,32 +36,35 @@ from discoveryd.varlink import (
 )
 
 TURN = 64
+TURN_SECONDS = 0.002
 _FLUSH_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
 
 
-class Peer(NamedTuple):
-    """Who opened a connection, as the kernel knows it."""
+class Host(Protocol):
+    """Who gave a conversation its connection."""
 
-    uid: int
-    gid: int
-    pid: int
+    intake: Intake
+
+    def stream_began(self, conversation: "Conversation") -> None:
+        """The conversation has become a stream."""
+        ...
+
+    def stream_ended(self, conversation: "Conversation") -> None:
+        """The stream is over, and the connection may be used on."""
+        ...
+
+    def ended(self, conversation: "Conversation") -> None:
+        """The connection is gone. Said once; only the end of a stream may still follow."""
+        ...
 
 
-Answer = bytes | Awaitable[bytes | Iterator[bytes]] | Iterator[bytes] | AsyncIterator[bytes]
-"""What a method's `answer` returns: see above."""
-
-
-class Conversation(asyncio.Protocol):
-    """Serves one connection. `ended` is called once, when the connection is gone."""
+class Conversation(asyncio.BufferedProtocol):
+    """Serves one connection."""
 
     def __init__(
-        self,
-        service: Service,
-        connection: ServerConnection,
-        peer: Peer,
-        ended: Callable[["Conversation"], None],
+        self, service: Service, connection: ServerConnection, peer: Peer, host: Host
     ) -> None:
         self.peer = peer
         self.begun = False
@@ -85,29 +72,38 @@ class Conversation(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self._service = service
         self._connection = connection
-        self._ended = ended
+        self._host = host
+        self._intake = host.intake
         self._transport: asyncio.Transport
+        self._other_end: OtherEnd
         self._loop = asyncio.get_running_loop()
         self._writable = asyncio.Event()
         self._writable.set()
         self._reading = True
+        self._held = 0
+        self._held_back = False
+        self._tied = False
+        self._spoken = False
         self._scheduled = False
         self._finishing = False
         self._said_all = False
         self._peer_ended = False
-        self._written = 0
-        self._taken = (0, 0)
-        self._taken_at = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
+        self._other_end = OtherEnd(self._transport, self._loop.time())
         self.begun = True
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where to read to; called by the loop."""
+        del sizehint  # an event loop's guess at what it does not know
+        return self._intake.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Answer what can be answered at once; called by the loop."""
         if not self._finishing:
-            self._connection.receive_data(data)
+            self._connection.receive_data(self._intake.was_read(nbytes))
             self._go_on()
 
     def eof_received(self) -> bool:
@@ -117,8 +113,11 @@ class Conversation(asyncio.Protocol):
         if self._said_all:
             return False
         self._go_on()
-        if self.task is not None and self._is_gone():
+        if self.task is not None and self._other_end.has_left():
             self._transport.abort()
+        elif self._tied and self._spoken and self.task is not None:
+            self.task.cancel()
+            self._transport.close()
         return True
 
     def pause_writing(self) -> None:
@@ -135,7 +134,18 @@ class Conversation(asyncio.Protocol):
         del exc  # a peer that leaves is nothing to report
         if self.task is not None:
             self.task.cancel()
-        self._ended(self)
+        self._intake.forget(self, self._loop.time())
+        self._host.ended(self)
+
+    def hold_back(self) -> None:
+        """Read no more until `let_on`."""
+        self._held_back = True
+        self._steer()
+
+    def let_on(self) -> None:
+        """Read again, if there is room for it."""
+        self._held_back = False
+        self._steer()
 
     def finish(self) -> None:
         """Answer every whole call that was read, end the streams, then half-close.
@@ -159,24 +169,19 @@ class Conversation(asyncio.Protocol):
         Measured from call to call, so call it often; `now` is the loop's time. It also ends the
         conversation if the peer has left while nobody was reading, and so nobody noticed.
         """
-        if (self._peer_ended or not self._reading) and self._is_gone():
+        if (self._peer_ended or not self._reading) and self._other_end.has_left():
             self._transport.abort()
-        waiting = self._transport.get_write_buffer_size()
-        taken = (self._written - waiting, self._unread() if waiting else 0)
-        if not waiting or taken != self._taken:
-            self._taken, self._taken_at = taken, now
-        return now - self._taken_at
+        return self._other_end.stalled_seconds(now)
 
-    def _is_gone(self) -> bool:
-        """Whether the peer has closed its side wholly. An end of input alone does not tell."""
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket"), 0)
-        return bool(poll.poll(0))
+    @property
+    def answering(self) -> bool:
+        """Whether an answer takes time that will come to an end by itself."""
+        return self.task is not None and not self.streaming
 
-    def _unread(self) -> int:
-        """Return how much the kernel holds for the peer, which it may read in small bites."""
-        connected: socket.socket = self._transport.get_extra_info("socket")
-        return int.from_bytes(fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    @property
+    def waiting(self) -> int:
+        """How many bytes of output wait for the peer to read."""
+        return self._other_end.waiting
 
     def _go_on(self) -> None:
         """Hand out calls until one takes time, the peer does not read, or none is left."""
@@ -187,31 +192,36 @@ class Conversation(asyncio.Protocol):
             return
         replies: list[bytes] = []
         size = turn = 0
+        until = 0.0
         while self.task is None and self._writable.is_set():
-            if turn == TURN:
-                self._scheduled = True
-                self._loop.call_soon(self._take_turn)
-                break
+            if turn:
+                # Not the loop's time, which stands still during a turn.
+                now = time.monotonic()
+                until = until or now + TURN_SECONDS
+                if turn == TURN or now > until:
+                    self._scheduled = True
+                    self._loop.call_soon(self._take_turn)
+                    break
             turn += 1
             try:
                 event = self._connection.next_event()
                 if isinstance(event, Signal):
-                    self._write(b"".join(replies))
+                    self._other_end.write(b"".join(replies))
                     self._rest(event)
                     return
                 reply = self._answer(event)
             except RemoteProtocolError as error:
                 _log.debug("closing the connection of process %d: %s", self.peer.pid, error)
-                self._write(b"".join(replies))
+                self._other_end.write(b"".join(replies))
                 self._transport.close()
                 return
             replies.append(reply)
             size += len(reply)
             if size >= _FLUSH_BYTES:
-                self._write(b"".join(replies))
+                self._other_end.write(b"".join(replies))
                 replies.clear()
                 size = 0
-        self._write(b"".join(replies))
+        self._other_end.write(b"".join(replies))
         self._read_on()
 
     def _take_turn(self) -> None:
@@ -239,7 +249,12 @@ class Conversation(asyncio.Protocol):
         except Exception:  # noqa: BLE001 - whatever it is, it must not reach the others
             self._fail(call.method)
             return b""
-        self.streaming = isinstance(answer, AsyncIterator)
+        self._tied = isinstance(answer, Tied)
+        if isinstance(answer, Tied):
+            answer = answer.stream
+        self.streaming, self._spoken = isinstance(answer, AsyncIterator), False
+        if self.streaming:
+            self._host.stream_began(self)
         self.task = self._loop.create_task(self._work(call.method, cast("Answer", answer)))
         return b""
 
@@ -254,8 +269,10 @@ class Conversation(asyncio.Protocol):
             return
         finally:
             self.task = None
-            self.streaming = False
-        self._write(last)
+            if self.streaming:
+                self.streaming = False
+                self._host.stream_ended(self)
+        self._other_end.write(last)
         if self._connection.busy:
             self._transport.close()
         else:
@@ -271,16 +288,19 @@ class Conversation(asyncio.Protocol):
         if isinstance(answer, AsyncIterator):
             try:
                 async for item in answer:
-                    self._write(reply(item, continues=True))
+                    self._other_end.write(reply(item, continues=True))
+                    self._spoken = True
+                    if self._finishing or (self._tied and self._peer_ended):
+                        break
                     await self._writable.wait()
             finally:
-                await _close(answer)
+                await close(answer)
             return b""
         if not isinstance(answer, Iterator):
             raise TypeError(f"a method answered with {type(answer).__name__}")
         held = next(answer)
         for piece in answer:
-            self._write(reply(held, continues=True))
+            self._other_end.write(reply(held, continues=True))
             held = piece
             await self._writable.wait()
         return reply(held)
@@ -289,11 +309,6 @@ class Conversation(asyncio.Protocol):
         _log.exception("answering %s failed: this is a bug; the connection is closed", method)
         # Not at once: the replies before it are still to be written.
         self._loop.call_soon(self._transport.close)
-
-    def _write(self, frames: bytes) -> None:
-        if frames and not self._transport.is_closing():
-            self._written += len(frames)
-            self._transport.write(frames)
 
     def _half_close(self) -> None:
         """Say that nothing more comes, and listen for the peer to do the same."""
@@ -309,17 +324,17 @@ class Conversation(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read as long as there is room for what is read."""
-        wanted = self._connection.want_data
-        if wanted != self._reading and not self._transport.is_closing():
+        held = self._connection.held
+        if held != self._held:
+            self._held = held
+            self._intake.note(self, held, self._loop.time())
+        self._steer()
+
+    def _steer(self) -> None:
+        wanted = self._connection.want_data and not self._held_back
+        if wanted != self._reading and not self._said_all and not self._transport.is_closing():
             self._reading = wanted
             if wanted:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
-
-
-async def _close(stream: AsyncIterator[bytes]) -> None:
-    """Close an async generator now: left alone it would hold what it holds until collected."""
-    close: Callable[[], Awaitable[Any]] | None = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()

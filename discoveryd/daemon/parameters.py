@@ -44,6 +44,12 @@ class Sync(Parameters, frozen=True):
     files: list[str] | None = None
 
 
+class Hold(Parameters, frozen=True):
+    """Of Hold: at least one."""
+
+    files: list[str]
+
+
 class Cursor(Parameters, frozen=True):
     """A cursor that a client was given."""
 
@@ -56,3 +62,11 @@ class Watch(Parameters, frozen=True):
 
     since: Cursor | None = None
     name: str | None = None
+
+
+class History(Parameters, frozen=True):
+    """Of History: one of file and name, or neither."""
+
+    file: str | None = None
+    name: str | None = None
+    limit: int | None = None

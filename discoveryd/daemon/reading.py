@@ -4,9 +4,13 @@ Here lives everything that touches a card file, one look at a time, without memo
 since the last look is folder.py's business. Nothing of anyio or watchfiles: `discoveryctl check`
 reads directories with this module, offline.
 
-A look never blocks and never wakes a device: the kind of a file is asked before it is opened, links
-are not followed, at most `MAX_BYTES` + 1 bytes are read. What cannot be read is a value, an
+A look never blocks and never wakes a device: the kind of a file is asked before it is opened, at
+most `MAX_BYTES` + 1 bytes are read, whatever size it claims. What cannot be read is a value, an
 `Invalid` that says what to do, since a bad file is news, not an accident.
+
+Links are followed only where that is asked for. The target is then held before its kind is asked,
+and that very file is opened, so that nobody can turn the link to a device in between. The owner is
+the link's: who put it there claims what it leads to.
 """
 
 import errno
@@ -21,7 +25,7 @@ from discoveryd.core.card import InvalidCard, Key
 from discoveryd.core.document import MAX_BYTES
 from discoveryd.core.parsing import parse_card
 from discoveryd.core.text import display_path
-from discoveryd.core.verdict import Reason
+from discoveryd.daemon import faults
 
 SETTLING_NS = 2_000_000_000
 """A change time younger than this may be shared by a later write: the coarsest clock of any file
@@ -30,20 +34,14 @@ system that matters ticks every two seconds."""
 _TRIES = 3
 _PIECE = 1 << 16
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS_OF_HELD = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFBLK: "a block device",
-}
 
 
 class Stamp(NamedTuple):
-    """What tells two versions of a file apart without reading it, within one file system."""
+    """What tells two versions of a file apart without reading it."""
 
+    dev: int
     ino: int
     size: int
     mtime_ns: int
@@ -52,20 +50,33 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
         """Return the stamp in a stat result."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return cls(
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
 
 
 class Look(NamedTuple):
     """What one look at one file found.
 
     `content` is None where there is no such file, and `Invalid` where there is one that cannot be
-    read. `settled` promises that the same stamp will mean the same content.
+    read. `settled` promises that the same stamp will mean the same content. `linked` says that a
+    link was followed: no event tells what happens at its other end.
     """
 
     content: bytes | Invalid | None
     stamp: Stamp | None = None
     owner: int | None = None
     settled: bool = False
+    linked: bool = False
+
+    @property
+    def dangling(self) -> bool:
+        """Whether a link was followed to where nothing is."""
+        return self.linked and self.stamp is None and self.content is not None
 
 
 GONE = Look(None)
@@ -98,10 +109,13 @@ def is_card_name(name: bytes) -> bool:
     )
 
 
-def scan(dir_fd: int, accepts: Callable[[bytes], bool] = is_card_name) -> Listing:
+def scan(
+    dir_fd: int, accepts: Callable[[bytes], bool] = is_card_name, *, follow: bool = False
+) -> Listing:
     """List the directory; `accepts` is the file-name rule. Raises OSError if it cannot be listed.
 
-    The descriptor must not be used by another listing at the same time.
+    With `follow` the stamp of a link is that of what it leads to. The descriptor must not be used
+    by another listing at the same time.
     """
     stamps: dict[bytes, Stamp | None] = {}
     undecodable = None
@@ -112,24 +126,27 @@ def scan(dir_fd: int, accepts: Callable[[bytes], bool] = is_card_name) -> Listin
                 undecodable = name
             if not accepts(name):
                 continue
+            link = follow and entry.is_symlink()
             try:
-                stamps[name] = Stamp.of(entry.stat(follow_symlinks=False))
+                stamps[name] = Stamp.of(entry.stat(follow_symlinks=link))
             except FileNotFoundError:
-                continue
+                if link:
+                    stamps[name] = None
             except OSError:
                 stamps[name] = None
     return Listing(stamps, undecodable)
 
 
-def look(dir_fd: int, name: bytes, directory: str) -> Look:
+def look(dir_fd: int, name: bytes, directory: str, *, follow: bool = False) -> Look:
     """Look at the file `name` in the directory that `dir_fd` is open on.
 
-    `directory` is its path for people. A file that changes while it is read is read again, three
-    times at most; what was read then is not settled.
+    `directory` is its path for people; `follow` says whether to look through a link. A file that
+    changes while it is read is read again, three times at most; what was read then is not settled.
     """
     found = GONE
+    file = f"{directory}/{display_path(name)}"
     for _ in range(_TRIES):
-        found, whole = _look_once(dir_fd, name, directory)
+        found, whole = _look_once(dir_fd, name, file, follow=follow)
         if whole:
             break
     return found
@@ -186,37 +203,67 @@ def open_directory(path: bytes) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _look_once(dir_fd: int, name: bytes, directory: str) -> tuple[Look, bool]:
+def _look_once(dir_fd: int, name: bytes, file: str, *, follow: bool) -> tuple[Look, bool]:
     """Look once; the second value is whether the file stood still meanwhile."""
     status = None
     try:
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if follow and stat.S_ISLNK(status.st_mode):
+            return _look_through(dir_fd, name, file, status)
         if not stat.S_ISREG(status.st_mode):
-            return _not_a_file(status, directory, name), True
-        # The change time is compared with a clock read before the content: a write that comes after
-        # the reading cannot then carry a settled change time.
+            return _not_a_file(status, file), True
         now = time.time_ns()
         fd = os.open(name, _FLAGS, dir_fd=dir_fd)
-        try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                return _not_a_file(status, directory, name), True
-            stamp = Stamp.of(status)
-            settled = stamp.ctime_ns < now - SETTLING_NS
-            if status.st_size > MAX_BYTES:
-                return Look(_too_large(directory, name), stamp, status.st_uid, settled), True
-            content = _read(fd, status.st_size)
-            whole = len(content) == stamp.size and Stamp.of(os.fstat(fd)) == stamp
-        finally:
-            os.close(fd)
+        return _look_into(fd, now, file)
+    except OSError as error:
+        return _failed(error, status, file), True
+
+
+def _look_through(dir_fd: int, name: bytes, file: str, link: os.stat_result) -> tuple[Look, bool]:
+    """Look once at what a link leads to."""
+    try:
+        held = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _ABSENT:
-            return GONE, True
-        owner = None if status is None else status.st_uid
-        at_fault = None if status is None else Stamp.of(status)
-        return Look(_unreadable(error, directory, name), at_fault, owner), True
+            dangling = faults.leads_nowhere(file)
+            return Look(dangling, None, link.st_uid, linked=True), True
+        return _failed(error, link, file)._replace(linked=True), True
+    status = link
+    try:
+        status = os.fstat(held)
+        if stat.S_ISREG(status.st_mode):
+            now = time.time_ns()
+            fd = os.open(b"/proc/self/fd/%d" % held, _FLAGS_OF_HELD)
+            found, whole = _look_into(fd, now, file)
+        else:
+            found, whole = _not_a_file(status, file), True
+    except OSError as error:
+        found, whole = _failed(error, status, file), True
+    finally:
+        os.close(held)
+    return found._replace(owner=link.st_uid, linked=True), whole
+
+
+def _look_into(fd: int, now: int, file: str) -> tuple[Look, bool]:
+    """Read the open file, and close it. `now` is of before it was opened.
+
+    The change time is compared with a clock read before the content: a write that comes after the
+    reading cannot then carry a settled change time.
+    """
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return _not_a_file(status, file), True
+        stamp = Stamp.of(status)
+        settled = stamp.ctime_ns < now - SETTLING_NS
+        if status.st_size > MAX_BYTES:
+            return Look(faults.too_large(file), stamp, status.st_uid, settled), True
+        content = _read(fd, status.st_size)
+        whole = len(content) == stamp.size and Stamp.of(os.fstat(fd)) == stamp
+    finally:
+        os.close(fd)
     if len(content) > MAX_BYTES:
-        return Look(_too_large(directory, name), stamp, status.st_uid), whole
+        return Look(faults.too_large(file), stamp, status.st_uid), whole
     return Look(content, stamp, status.st_uid, whole and settled), whole
 
 
@@ -232,38 +279,18 @@ def _read(fd: int, expected: int) -> bytes:
     return b"".join(pieces)
 
 
-def _not_a_file(status: os.stat_result, directory: str, name: bytes) -> Look:
-    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "of an unknown kind")
-    link = stat.S_ISLNK(status.st_mode)
-    reason = Reason(
-        rule="symbolic_link" if link else "not_a_file",
-        message=f"{directory}/{display_path(name)} is {kind}: a card is a regular file. "
-        + ("Put the file itself there." if link else "Move it elsewhere, or rename it."),
-        found=kind,
-        expected="a regular file",
-    )
-    return Look(Invalid((reason,)), Stamp.of(status), status.st_uid, settled=True)
+def _failed(error: OSError, status: os.stat_result | None, file: str) -> Look:
+    """Say what a look came to that met with an error; `status` is what was known by then."""
+    if error.errno in _ABSENT:
+        return GONE
+    if status is None:
+        return Look(faults.unreadable(error, file))
+    return Look(faults.unreadable(error, file), Stamp.of(status), status.st_uid)
 
 
-def _too_large(directory: str, name: bytes) -> Invalid:
-    reason = Reason(
-        rule="too_large",
-        message=f"{directory}/{display_path(name)} is larger than {MAX_BYTES} bytes, the most a "
-        "card may hold. Shorten it.",
-        expected=f"at most {MAX_BYTES} bytes",
-    )
-    return Invalid((reason,))
-
-
-def _unreadable(error: OSError, directory: str, name: bytes) -> Invalid:
-    file = f"{directory}/{display_path(name)}"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        advice = f"Let the user with uid {os.geteuid()} read it: chmod a+r {file}"
-    else:
-        advice = "It is tried again at every look at the directory."
-    what = (error.strerror or "unknown error").lower()
-    reason = Reason(rule="unreadable", message=f"{file} cannot be read: {what}. {advice}")
-    return Invalid((reason,))
+def _not_a_file(status: os.stat_result, file: str) -> Look:
+    fault = faults.not_a_file(stat.S_IFMT(status.st_mode), file)
+    return Look(fault, Stamp.of(status), status.st_uid, settled=True)
 
 
 def _is_utf8(name: bytes) -> bool:

@@ -12,11 +12,15 @@ from discoveryd import interface
 from discoveryd.core.answers import NameLine
 from discoveryd.core.batch import Served
 from discoveryd.core.history import Cursor
-from discoveryd.core.verdict import Verdict
+from discoveryd.core.verdict import Reason, Verdict
+from discoveryd.daemon.ledger_rows import Event
 from discoveryd.varlink import CallError
 
 PIECE_BYTES = 1024 * 1024
 """The most that one piece of a long answer holds, if its items allow it."""
+
+GONE = "gone"
+"""The standing of a file that is not there any more, in an event."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -55,21 +59,39 @@ def verdict(said: Verdict) -> interface.Verdict:
         names=said.names,
         standing=said.standing,
         serves=said.serves,
-        reasons=tuple(
-            interface.Reason(
-                rule=reason.rule,
-                message=reason.message,
-                field=reason.field,
-                found=reason.found,
-                expected=reason.expected,
-                against=reason.against,
-            )
-            for reason in said.reasons
-        ),
+        reasons=tuple(map(reason, said.reasons)),
         warnings=said.warnings,
         owner_uid=said.owner_uid,
-        since=datetime.fromtimestamp(said.since, UTC).isoformat(timespec="milliseconds"),
+        since=moment(said.since),
     )
+
+
+def event(told: Event) -> interface.Event:
+    """Return an event as the interface has it."""
+    return interface.Event(
+        time=moment(told.time),
+        key=None if told.key is None else str(told.key),
+        file=told.file,
+        standing=GONE if told.standing is None else told.standing,
+        reasons=tuple(map(reason, told.reasons)),
+    )
+
+
+def reason(why: Reason) -> interface.Reason:
+    """Return a reason as the interface has it."""
+    return interface.Reason(
+        rule=why.rule,
+        message=why.message,
+        field=why.field,
+        found=why.found,
+        expected=why.expected,
+        against=why.against,
+    )
+
+
+def moment(seconds: float) -> str:
+    """Return a wall-clock time, in seconds since the epoch, as the interface has it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def cursor(at: Cursor) -> interface.Cursor:

@@ -1,9 +1,10 @@
 """The daemon: wires directories, writer, methods and server together, and sees them through life.
 
-Life has four parts, each a few lines below: *begin* (claim the socket's path, arm and scan every
-directory), *appear* (apply the first batch, then listen, so that whoever can connect gets complete
-answers), *live* (follow the directories and answer, until a signal), and *end* (answer what was
-read, half-close, remove the socket). What is watched, judged and answered is others' business.
+Life has four parts, each a few lines below: *begin* (claim the socket's path), *appear* (arm and
+scan every directory, apply what was found to what the ledger remembers, then listen, so that
+whoever can connect gets complete answers), *live* (follow the directories and answer, until a
+signal), and *end* (answer what was read, half-close, remove the socket). What is watched, judged
+and answered is others' business.
 """
 
 import gc
@@ -12,7 +13,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -21,16 +22,23 @@ import msgspec
 
 from discoveryd import interface
 from discoveryd.core.batch import Sighting
-from discoveryd.core.card import Key
+from discoveryd.core.card import Card, Key
 from discoveryd.core.text import path_bytes
 from discoveryd.daemon import logs
 from discoveryd.daemon.api import Api, Surroundings
 from discoveryd.daemon.config import Config
 from discoveryd.daemon.dropdir import DropDirectory
+from discoveryd.daemon.folder import Touch
 from discoveryd.daemon.following import Follower
-from discoveryd.daemon.listening import claim
-from discoveryd.daemon.server import Server
-from discoveryd.daemon.store import DynamoStore, key_of
+from discoveryd.daemon.keeping import keep
+from discoveryd.daemon.ledger import Ledger
+from discoveryd.daemon.listening import Listener, claim
+from discoveryd.daemon.liveness import Liveness
+from discoveryd.daemon.membership import unmapped_uid
+from discoveryd.daemon.permission import Permission
+from discoveryd.daemon.server import USER_CONNECTIONS, Server
+from discoveryd.daemon.store import DynamoStore
+from discoveryd.daemon.store_names import key_of
 from discoveryd.daemon.writer import Writer
 
 GRACE_SECONDS = 1.5
@@ -61,11 +69,40 @@ class Daemon:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._began = time.monotonic()
-        self._writer = Writer(uuid.uuid4().hex, config.aliases)
+        by_owner = config.by_owner
+        self._ledger = Ledger(config.state, by_owner=by_owner)
+        self._writer = Writer(uuid.uuid4().hex, config.aliases, self._ledger, by_owner=by_owner)
+        self._liveness = liveness = Liveness(self._writer.apply)
         self._directories: list[Follower] = [
-            *(DropDirectory(path, self._writer.apply) for path in config.cards),
-            *(DynamoStore(path, self._writer.apply) for path in config.dynamo),
+            *(
+                DropDirectory(
+                    path,
+                    self._pass_on,
+                    follow_symlinks=config.follow_symlinks,
+                    touched=self._touched,
+                )
+                for path in config.cards
+            ),
+            *(
+                DynamoStore(path, self._pass_on, running=liveness.running, touched=self._touched)
+                for path in config.dynamo
+            ),
         ]
+        self._permission = Permission(
+            config.allow,
+            by_owner=by_owner,
+            quota=config.quota,
+            unmapped=unmapped_uid(),
+            many_writers=lambda: any(each.folder.many_writers for each in self._directories),
+            folders=dict(
+                zip(
+                    (each.display for each in self._directories),
+                    (*config.cards, *config.dynamo),
+                    strict=True,
+                )
+            ),
+        )
+        self._listener: Listener | None = None
         self._server: Server | None = None
         self._stopping = anyio.Event()
 
@@ -75,20 +112,30 @@ class Daemon:
 
     async def run(self) -> None:
         """Begin, appear, live until `stop`, end."""
-        listener = claim(self._config.socket)
+        config = self._config
+        listener = claim(config.socket, config.socket_mode, config.socket_group)
+        self._listener = listener
         try:
             async with anyio.create_task_group() as life:
                 life.start_soon(self._end_when_asked, life.cancel_scope)
                 with _without_collecting():
-                    await self._writer.apply(await self._first_sight())
+                    await self._appear()
+                life.start_soon(self._ledger.run, self._writer.apply)
+                life.start_soon(self._liveness.run)
                 for directory in self._directories:
                     life.start_soon(directory.run)
-                self._server = Server(Api(self._writer, self).service())
+                self._server = Server(
+                    Api(self._writer, self, self._liveness).service(),
+                    user_connection_limit=USER_CONNECTIONS if config.many_users else None,
+                )
                 self._server.serve(listener.listen())
+                self._liveness.listening()
+                life.start_soon(keep, listener, self._server)
                 self._greet()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end_serving()
+                await self._ledger.close(self._writer.apply)
             listener.close()
 
     async def _end_when_asked(self, life: anyio.CancelScope) -> None:
@@ -97,7 +144,48 @@ class Daemon:
         await self._end_serving()
         life.cancel()
 
+    async def _appear(self) -> None:
+        """Put back what the ledger remembers, then apply what lies on disk now as one batch."""
+        known = await self._ledger.open()
+        strays = self._expect(known)
+        sightings = await self._first_sight()
+        cards = {seen.file: seen.found for seen in sightings if isinstance(seen.found, Card)}
+        memory = await self._ledger.recall(known, cards)
+        if memory is not None:
+            self._writer.resume(memory)
+            self._permission.restore(self._writer.registry)
+            self._liveness.restore(self._writer.registry.files)
+        sightings += (Sighting(file=file, found=None) for file in strays)
+        await self._pass_on(sightings, self._config.aliases)
+
+    def _expect(self, known: Iterable[str]) -> list[str]:
+        """Tell the directories which files they had; return those that lie in none of them."""
+        names: dict[str, list[bytes]] = {each.display: [] for each in self._directories}
+        strays: list[str] = []
+        for file in known:
+            folder, _, name = file.rpartition("/")
+            if folder in names:
+                names[folder].append(path_bytes(name))
+            else:
+                strays.append(file)
+        for directory in self._directories:
+            directory.expect(names[directory.display])
+        return strays
+
+    async def _pass_on(
+        self, sightings: Sequence[Sighting], operator_aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """Let what a directory saw through the gates that need more than the cards."""
+        await self._permission.look_up(seen.owner for seen in sightings)
+        permitted = self._permission.judge(sightings)
+        await self._writer.apply(self._liveness.judge(permitted), operator_aliases)
+
+    def _touched(self, touches: Collection[Touch]) -> None:
+        self._permission.touched(touches)
+        self._liveness.touched(touches)
+
     async def _end_serving(self) -> None:
+        self._liveness.close()
         if self._server is not None:
             server, self._server = self._server, None
             await server.close(GRACE_SECONDS)
@@ -146,6 +234,11 @@ class Daemon:
                 return key if isinstance(key, Key) else None
         return None
 
+    async def permitted(self, sighting: Sighting) -> Sighting:
+        """Return the sighting of a card as the permission gate would pass it on."""
+        await self._permission.look_up((sighting.owner,))
+        return self._permission.forecast(sighting)
+
     async def sync(self, files: Sequence[str] | None) -> None:
         """Look at these files, or at everything; return when what was found has been applied."""
         async with anyio.create_task_group() as looks:
@@ -173,6 +266,12 @@ class Daemon:
             ),
             watchers=0 if self._server is None else self._server.watchers,
             connections=0 if self._server is None else self._server.connections,
+            problems=(
+                *(() if self._listener is None else self._listener.problems()),
+                *self._ledger.problems(),
+                *self._permission.problems(),
+                *self._liveness.problems(),
+            ),
         )
 
 

@@ -14,47 +14,41 @@ is a changed card: the cards of its instance are passed on again in the same bat
 A record that is missing for less than `RECORD_GRACE_SECONDS` was only being replaced (unlink, then
 link), and keeps its effect meanwhile. A card that comes is looked at together with its record, so
 that workers who write the record first are never seen without it.
+
+**Every file has the store's lease.** Dynamo's processes touch their files every third of it, and
+the living remove what the dead have left. So a card that is passed on has that lease, or its own if
+that is shorter, and a record that is not renewed is missing (records.py).
 """
 
 import os
-import re
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from discoveryd.core.batch import Found, Invalid, Sighting
-from discoveryd.core.card import Card, Key
-from discoveryd.core.text import display_path, has_control
-from discoveryd.core.verdict import Reason
+from discoveryd.core.card import Card, Key, Liveness
+from discoveryd.core.text import display_path
 from discoveryd.daemon.folder import Folder
-from discoveryd.daemon.following import RESCAN_SECONDS, STEP_MS, Follower, Sink
+from discoveryd.daemon.following import RESCAN_SECONDS, STEP_MS, Follower, Sink, Touched
+from discoveryd.daemon.leases import RunningTime
 from discoveryd.daemon.reading import Look, absolute, judge, sighting
+from discoveryd.daemon.records import Records
+from discoveryd.daemon.store_names import is_key_name, key_of, record_name
 from discoveryd.daemon.watching import Arm, native
 
 RECORD_GRACE_SECONDS = 1.0
 """For how long a missing instance record withdraws nobody."""
 
-_BASE_SEGMENTS = 4
-_SLASH = re.compile(rb"%2f|/", re.IGNORECASE)
-
-
-class _Record(msgspec.Struct, tag_field="type", tag="Endpoint"):
-    """An instance record, as far as it is read."""
-
-    transport: dict[str, msgspec.Raw]
-
-
-_RECORDS = msgspec.json.Decoder(_Record)
-_ADDRESSES = msgspec.json.Decoder(str)
+LEASE_SECONDS = 10.0
+"""How often a file of a store must be touched: what Dynamo itself holds its files to."""
 
 
 class DynamoStore(Follower):
     """Follows the store whose root is `path`; see `Follower` for how to use it.
 
-    The names given to `look` are those of files in `v1/mdc`.
+    The names given to `look` are those of files in `v1/mdc`. `running` is the time in which leases
+    are counted; whoever gives it lets it go on.
     """
 
     def __init__(  # noqa: PLR0913  # limits are arguments
@@ -62,15 +56,32 @@ class DynamoStore(Follower):
         path: str | os.PathLike[str],
         sink: Sink,
         *,
-        arm: Arm = native,
+        arm: Arm | None = native,
         step_ms: int = STEP_MS,
         rescan_seconds: float = RESCAN_SECONDS,
         record_grace_seconds: float = RECORD_GRACE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
+        running: RunningTime | None = None,
+        touched: Touched | None = None,
     ) -> None:
         root = absolute(path)
-        layout = _Store(root, record_grace_seconds)
+        mdc = Folder(root + b"/v1/mdc", is_key_name)
+        instances = Folder(root + b"/v1/instances", is_key_name)
+        records = Records(
+            instances,
+            running or RunningTime(),
+            grace_seconds=record_grace_seconds,
+            lease_seconds=lease_seconds,
+        )
+        layout = _Store(mdc, instances, records, lease_seconds)
         super().__init__(
-            root, sink, layout, arm=arm, step_ms=step_ms, rescan_seconds=rescan_seconds
+            root,
+            sink,
+            layout,
+            arm=arm,
+            step_ms=step_ms,
+            rescan_seconds=rescan_seconds,
+            touched=touched,
         )
 
 
@@ -78,42 +89,40 @@ class _Store:
     """Two folders, the files of the first read in the light of the second.
 
     `_cards` holds what was said last of each card file; `_places` the card files of each instance,
-    by the key of its base; `_addresses` the records that are in effect, `_missing` since when some
-    of them are not there any more.
+    by the key of its base. `_expected` are files that were known before this daemon began.
     """
 
     name: Literal["dynamo"] = "dynamo"
 
-    def __init__(self, root: bytes, grace_seconds: float) -> None:
-        self._mdc = Folder(root + b"/v1/mdc", is_key_name)
-        self._instances = Folder(root + b"/v1/instances", is_key_name)
-        self.folders = (self._mdc, self._instances)
-        self._grace_seconds = grace_seconds
+    def __init__(
+        self, mdc: Folder, instances: Folder, records: Records, lease_seconds: float
+    ) -> None:
+        self.folders = (mdc, instances)
+        self._mdc = mdc
+        self._records = records
+        self._lease = Liveness(lease_seconds=lease_seconds)
         self._cards: dict[bytes, Sighting] = {}
         self._places: dict[Key, set[bytes]] = {}
-        self._addresses: dict[Key, str] = {}
-        self._missing: dict[Key, float] = {}
+        self._expected: set[bytes] = set()
 
     @property
     def files(self) -> int:
         return len(self._cards)
+
+    def expect(self, names: Collection[bytes]) -> None:
+        self._expected.update(names)
+        self._mdc.expect(names)
 
     def widen(self, names: Sequence[set[bytes]]) -> None:
         cards, records = names
         records.update(record_name(name) for name in cards)
 
     def patience(self) -> float:
-        if not self._missing:
-            return float("inf")
-        return min(self._missing.values()) + self._grace_seconds - time.monotonic()
+        return self._records.patience()
 
     def sightings(self, looks: Sequence[dict[bytes, Look]]) -> list[Sighting]:
         cards, records = looks
-        now = time.monotonic()
-        changed = {
-            place for name, seen in records.items() if (place := self._note(name, seen, now))
-        }
-        changed |= self._expire(now)
+        changed = self._records.update(records)
         sightings = [
             seen
             for name, look in cards.items()
@@ -132,10 +141,12 @@ class _Store:
         if isinstance(content, Invalid) and content.reasons[0].rule == "not_a_file":
             content = None
         key = key_of(name)
+        expected = name in self._expected
+        self._expected.discard(name)
         if content is None:
             if isinstance(key, Key):
                 self._leave(key.base, name)
-            if self._cards.pop(name, None) is None:
+            if self._cards.pop(name, None) is None and not expected:
                 return None
             found: Found = None
         elif isinstance(key, Key):
@@ -149,13 +160,23 @@ class _Store:
         return said
 
     def _judge(self, seen: Look, name: bytes, key: Key) -> Found:
-        address = self._addresses.get(key.base)
+        address = self._records.address(key.base)
         found = judge(seen, "", key=key, url=address or None)
         if isinstance(found, Invalid) and isinstance(seen.content, bytes):
             self._mdc.doubt(name)
-        if isinstance(found, Card) and address is None:
-            return msgspec.structs.replace(found, anchored=False)
-        return found
+        if not isinstance(found, Card):
+            return found
+        return msgspec.structs.replace(
+            found, anchored=address is not None, liveness=self._leased(found.liveness)
+        )
+
+    def _leased(self, given: Liveness | None) -> Liveness:
+        """Return what must hold for a card of the store, given what it says itself."""
+        lease = self._lease.lease_seconds
+        if given is None or lease is None:
+            return self._lease
+        own = lease if given.lease_seconds is None else given.lease_seconds
+        return msgspec.structs.replace(given, lease_seconds=min(own, lease))
 
     def _again(self, name: bytes) -> Sighting | None:
         """Read a card again in the light of another record; None where that changes nothing."""
@@ -165,34 +186,11 @@ class _Store:
         found = self._judge(Look(said.found.content), name, said.found.key)
         if found == said.found:
             return None
-        self._cards[name] = again = msgspec.structs.replace(said, found=found)
+        # Touches have made the stamp newer than the content.
+        stamp = self._mdc.stamp(name)
+        mtime_ns = said.mtime_ns if stamp is None else stamp.mtime_ns
+        self._cards[name] = again = msgspec.structs.replace(said, found=found, mtime_ns=mtime_ns)
         return again
-
-    def _note(self, name: bytes, seen: Look, now: float) -> Key | None:
-        """Take a record in; return the base key whose cards are affected by it at once."""
-        place = key_of(name)
-        if not isinstance(place, Key) or place.suffix is not None:
-            return None
-        address = _address(seen.content)
-        if address is None:
-            if seen.content is not None:
-                self._instances.doubt(name)
-            if place in self._addresses:
-                self._missing.setdefault(place, now)
-            return None
-        self._missing.pop(place, None)
-        if self._addresses.get(place) == address:
-            return None
-        self._addresses[place] = address
-        return place
-
-    def _expire(self, now: float) -> set[Key]:
-        expired = {
-            place for place, since in self._missing.items() if now - since >= self._grace_seconds
-        }
-        for place in expired:
-            del self._missing[place], self._addresses[place]
-        return expired
 
     def _leave(self, place: Key, name: bytes) -> None:
         names = self._places.get(place)
@@ -200,58 +198,3 @@ class _Store:
             names.discard(name)
             if not names:
                 del self._places[place]
-
-
-def is_key_name(name: bytes) -> bool:
-    """Whether a file of this name, in a store, stands for a key."""
-    return not name.startswith(b".tmp_") and b"/" not in name and b"\0" not in name
-
-
-def record_name(name: bytes) -> bytes:
-    """Return the name of the instance record that a card file of this name belongs to."""
-    slashes = list(_SLASH.finditer(name))
-    if len(slashes) < _BASE_SEGMENTS:
-        return name
-    return name[: slashes[_BASE_SEGMENTS - 1].start()]
-
-
-def key_of(name: bytes) -> Key | Reason:
-    """Decode a file name of a store; the reason says why it is no key."""
-    try:
-        segments = unquote_to_bytes(name).decode().split("/")
-    except UnicodeDecodeError:
-        return _no_key(name, "it is not UTF-8 once decoded")
-    if len(segments) not in (_BASE_SEGMENTS, _BASE_SEGMENTS + 1):
-        return _no_key(name, f"it has {len(segments)} segments")
-    if not all(segments):
-        return _no_key(name, "a segment of it is empty")
-    if any(has_control(segment) for segment in segments):
-        return _no_key(name, "it has control characters")
-    return Key(*segments)
-
-
-def _no_key(name: bytes, why: str) -> Reason:
-    return Reason(
-        rule="file_name",
-        message=f"the file name {display_path(name)} is no key, since {why}. In a Dynamo store a "
-        "card's file name is namespace/component/endpoint/instance or the same and /suffix, "
-        "percent-encoded. Move other files elsewhere.",
-        found=display_path(name),
-    )
-
-
-def _address(content: bytes | Invalid | None) -> str | None:
-    """Return the address in an instance record, with Dynamo's transport as its scheme."""
-    if not isinstance(content, bytes):
-        return None
-    try:
-        ((kind, raw),) = _RECORDS.decode(content).transport.items()
-        address = _ADDRESSES.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        return None
-    address = address.partition("://")[2] or address
-    if not (kind.isascii() and kind.replace("_", "").isalnum() and address.isprintable()):
-        return None
-    if not address or " " in address:
-        return None
-    return f"dynamo+{kind.replace('_', '-')}://{address}"

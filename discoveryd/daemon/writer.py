@@ -2,22 +2,29 @@
 
 Everything that changes the registry goes through `apply`. A long batch is applied in slices, so
 that the loop goes on answering; until it is through, answers come from the revision before, and
-whoever must ask the registry itself waits for `settled`.
+whoever must ask the registry itself waits for `settled`. What a batch changed is in the ledger
+before it is published (ledger.py).
 """
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 
 import anyio
 import anyio.lowlevel
 
 from discoveryd.core.answers import Answers, Published
 from discoveryd.core.batch import Batch, Change, Sighting
+from discoveryd.core.card import Card
+from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
 from discoveryd.core.verdict import Serves
+from discoveryd.core.verdicts import Outcome
 from discoveryd.daemon import replies
+from discoveryd.daemon.ledger import Ledger, Memory
+from discoveryd.daemon.ledger_rows import Event
 
 SLICE_SECONDS = 0.005
 """How long the loop may be kept from everything else by judging."""
@@ -32,33 +39,89 @@ class Writer:
     """Owns a registry and its published answers. Lives on the loop.
 
     `tail` is the end of every reply that speaks of the present revision. While `busy`, the registry
-    must not be asked.
+    must not be asked. `listeners` are told of each change that is not empty, once it is published.
+    `by_owner` is as for Registry.
     """
 
-    def __init__(self, epoch: str, operator_aliases: Mapping[str, str]) -> None:
-        self.registry = Registry(operator_aliases=operator_aliases)
+    def __init__(
+        self,
+        epoch: str,
+        operator_aliases: Mapping[str, str],
+        ledger: Ledger | None = None,
+        *,
+        by_owner: bool = False,
+    ) -> None:
+        self.ledger = Ledger(None) if ledger is None else ledger
+        self.registry = Registry(self.ledger.ranks, operator_aliases, by_owner=by_owner)
         self.answers = Answers(epoch, operator_aliases)
         self.standings: dict[str, int] = {}
         self.busy = False
+        self.listeners: list[Callable[[Change], None]] = []
         self._turn = anyio.Lock()
         self._published = anyio.Event()
         self._renders: dict[str, bytes] = {}
         self.tail = replies.tail(self.answers.cursor)
 
-    async def apply(self, sightings: Sequence[Sighting]) -> None:
+    def resume(self, memory: Memory) -> None:
+        """Go on from what the ledger remembered. Before the first batch."""
+        registry, cursor = memory
+        aliases = registry.arbiter.names.operator
+        self.registry, self.answers = registry, Answers(cursor.epoch, aliases)
+        self.answers.resume(cursor.revision, registry.served.values())
+        self.tail = replies.tail(self.answers.cursor)
+        self._count()
+
+    async def apply(
+        self,
+        sightings: Sequence[Sighting] = (),
+        operator_aliases: Mapping[str, str] | None = None,
+    ) -> None:
         """Apply one batch, and publish what it changed. Batches are applied in order of arrival."""
         async with self._turn:
             self.busy = True
             try:
-                batch = Batch(sightings=tuple(sightings), now=time.time())
+                batch = Batch(
+                    sightings=tuple(sightings),
+                    operator_aliases=operator_aliases,
+                    now=time.time(),
+                )
                 change = await self._judge(batch)
-                published = self.answers.publish(change)
-                self.standings = {k: n for k, n in self.registry.standings.items() if n}
+                self._publish(change, await self._record(change))
             finally:
                 self.busy = False
+            await self._tell(change, batch.now)
         self._log_change(change)
+
+    async def _record(self, change: Change) -> Cursor:
+        history = self.answers.history
+        at = history.cursor if change.empty else history.following
+        return await self.ledger.record(self.registry, change, at)
+
+    def _publish(self, change: Change, at: Cursor) -> None:
+        if at.epoch != self.answers.cursor.epoch:
+            self.answers.history.begin(at.epoch)
+        published = self.answers.publish(change)
+        self._count()
         if published is not None:
             self._announce(published)
+            for listen in self.listeners:
+                listen(change)
+
+    def _count(self) -> None:
+        self.standings = {k: n for k, n in self.registry.standings.items() if n}
+
+    async def _tell(self, change: Change, now: float) -> None:
+        """Let the ledger's history know; nobody waits for that but the next batch."""
+        for file, card in change.forgotten.items():
+            self.ledger.tell(_event(now, file, card))
+        until = time.monotonic() + SLICE_SECONDS
+        for file in change.judged:
+            outcome = self.registry.outcome(file)
+            if outcome is not None:
+                self.ledger.tell(_event(now, file, outcome.card, outcome))
+            if time.monotonic() >= until:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                until = time.monotonic() + SLICE_SECONDS
 
     async def _judge(self, batch: Batch) -> Change:
         steps = self.registry.applying(batch)
@@ -99,7 +162,7 @@ class Writer:
         waiting.set()
 
     def _log_change(self, change: Change) -> None:
-        for file in change.forgotten[:MOST_LOGGED]:
+        for file in islice(change.forgotten, MOST_LOGGED):
             _log.info("%s is gone", file)
         logged = 0
         for file in change.judged:
@@ -118,3 +181,14 @@ class Writer:
         if further > 2 * MOST_LOGGED:
             counts = ", ".join(f"{n} {standing}" for standing, n in sorted(self.standings.items()))
             _log.info("%d card files changed at once; now %s", further, counts or "none")
+
+
+def _event(now: float, file: str, card: Card | None, outcome: Outcome | None = None) -> Event:
+    return Event(
+        time=now,
+        file=file,
+        key=None if card is None else card.key,
+        names=() if card is None else card.names,
+        standing=None if outcome is None else outcome.standing,
+        reasons=() if outcome is None else outcome.reasons,
+    )

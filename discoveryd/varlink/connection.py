@@ -24,7 +24,8 @@ lost. An end inside a reply is a violation.
 
 **Violations** surface as `RemoteProtocolError` from `next_event` when their turn comes, that is,
 after everything before them was handed out and settled; and again each time after. What the
-peer sends later is dropped.
+peer sends later is dropped. A message that cannot become an object, by its first byte, is one
+before its end has come: whoever speaks another protocol here never sends a NUL.
 """
 
 from collections import deque
@@ -61,6 +62,12 @@ PAUSED: Final = Signal.PAUSED
 
 CLOSED: Final = Signal.CLOSED
 """The peer has sent its last byte, and nothing whole is left."""
+
+
+FRAME_BYTES: Final = 64
+"""What holding a frame costs beside its bytes: the smallest frames cost most of all."""
+
+_OPENINGS: Final = b"{ \t\r\n"
 
 
 class _Connection:
@@ -101,6 +108,9 @@ class _Connection:
             return frame
         if self._framer.overrun:
             self._fail("a message is larger than the limit")
+        first = self._framer.first
+        if first is not None and first not in _OPENINGS:
+            self._fail("a message does not begin as a JSON object")
         return None
 
     def _fail(self, fault: str) -> NoReturn:
@@ -118,7 +128,7 @@ class ServerConnection(_Connection):
     held of calls that wait for the present one, give or take one `receive_data`.
     """
 
-    __slots__ = ("_call", "_read_ahead_bytes", "_read_ahead_calls")
+    __slots__ = ("_call", "_call_bytes", "_read_ahead_bytes", "_read_ahead_calls")
 
     def __init__(
         self,
@@ -131,6 +141,7 @@ class ServerConnection(_Connection):
         self._read_ahead_calls = read_ahead_calls
         self._read_ahead_bytes = read_ahead_bytes
         self._call: Call | None = None
+        self._call_bytes = 0
 
     @property
     def busy(self) -> bool:
@@ -141,6 +152,12 @@ class ServerConnection(_Connection):
     def waiting(self) -> int:
         """How many whole calls were received and not handed out yet."""
         return len(self._frames)
+
+    @property
+    def held(self) -> int:
+        """How many bytes are held of calls that are not settled: the present one and all after."""
+        waiting = self._frames_bytes + len(self._frames) * FRAME_BYTES
+        return self._call_bytes + waiting + self._framer.pending
 
     @property
     def want_data(self) -> bool:
@@ -171,6 +188,7 @@ class ServerConnection(_Connection):
         except RemoteProtocolError as error:
             self._fail(str(error))
         self._call = call
+        self._call_bytes = len(frame) + FRAME_BYTES
         return call
 
     def reply(self, parameters: Parameters = None, *, continues: bool = False) -> bytes:
@@ -184,7 +202,7 @@ class ServerConnection(_Connection):
             raise LocalProtocolError(f"{call.method} was called without more: it gets one reply")
         sent = b"" if call.oneway else encode_reply(parameters, continues=continues)
         if not continues:
-            self._call = None
+            self._settle()
         return sent
 
     def error(self, name: str, parameters: Parameters = None) -> bytes:
@@ -194,8 +212,12 @@ class ServerConnection(_Connection):
         """
         call = self._present()
         sent = b"" if call.oneway else encode_error(name, parameters)
-        self._call = None
+        self._settle()
         return sent
+
+    def _settle(self) -> None:
+        self._call = None
+        self._call_bytes = 0
 
     def _present(self) -> Call:
         if self._call is None:

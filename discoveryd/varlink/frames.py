@@ -31,6 +31,11 @@ class Framer:
         """How many bytes of an unfinished frame are held."""
         return len(self._held)
 
+    @property
+    def first(self) -> int | None:
+        """The first byte of the unfinished frame, if there is one."""
+        return self._held[0] if self._held else None
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream; return the frames they complete, without NULs.
 

@@ -3,11 +3,13 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
+
+from tests.daemon.stage import Stage
 
 
 def pytest_asyncio_loop_factories(
@@ -28,3 +30,14 @@ def socket_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="dd-"))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def stage(socket_directory: Path) -> AsyncIterator[Stage]:
+    """Give a toy's server, begun by the test, and ended here."""
+    stage = Stage(socket_directory / "s")
+    yield stage
+    for client in stage.clients:
+        await client.close()
+    await stage.server.close(0.0)
+    stage.listening.close()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from discoveryd.core.places import SYSTEM_PLACE, Place
+from discoveryd.daemon.allowing import Allow
 from discoveryd.daemon.config import configure
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.errors import ConfigError, StartError
@@ -168,6 +169,13 @@ def test_relative_paths_in_a_file_start_at_the_file(file: Path) -> None:
         ("[aliases]\n'' = 'a'", "the name '' is empty"),
         ('[aliases]\n"a\\nb" = "c"', "has control characters"),
         (f"[aliases]\na = '{'ü' * 257}'", "is longer than 512 bytes"),
+        ("allow = 1", "allow must be tables, each headed [[allow]]"),
+        ("[[allow]]\nname = ['m']", "[[allow]] 1: Object contains unknown field `name`"),
+        ("[[allow]]\nuser = 0\n[[allow]]", "[[allow]] 2 says nothing"),
+        ("owner = 'gid'", 'owner must be "uid", or left out'),
+        ("quota = 0", 'quota must be a number from 1, or "none"'),
+        ("quota = 'some'", 'quota must be a number from 1, or "none"'),
+        ("follow_symlinks = 1", "follow_symlinks must be true or false"),
     ],
 )
 def test_a_faulty_file_is_refused_with_the_fault(file: Path, content: str, complaint: str) -> None:
@@ -198,6 +206,68 @@ def test_the_operator_s_aliases_are_read(file: Path) -> None:
     file.write_text('[aliases]\n"gpt-4o" = "llama-3.1-8b"\n"模型" = "llama-3.1-8b"\n')
     told = configure(file=str(file), environ={}, uid=USER)
     assert told.aliases == {"gpt-4o": "llama-3.1-8b", "模型": "llama-3.1-8b"}
+
+
+# Who may claim what
+
+
+@pytest.mark.parametrize(
+    ("flag", "written", "given", "expected"),
+    [
+        (None, None, None, "/run/place/.s.ledger"),
+        (None, None, "", "/run/place/.s.ledger"),
+        (None, None, "/var/lib/d", "/var/lib/d/ledger"),
+        (None, None, "/var/lib/d:/var/lib/e", "/var/lib/d/ledger"),
+        (None, "/w", "/var/lib/d", "/w"),
+        (None, "w", None, "{file}/w"),
+        (None, "none", "/var/lib/d", None),
+        ("/f", "/w", "/var/lib/d", "/f"),
+        ("none", "/w", None, None),
+        ("./none", None, None, "{cwd}/none"),
+    ],
+)
+def test_the_ledger_is_where_it_is_named_else_systemds_else_beside_the_socket(
+    file: Path, flag: str | None, written: str | None, given: str | None, expected: str | None
+) -> None:
+    file.write_text("" if written is None else f'state = "{written}"')
+    environ = {} if given is None else {"STATE_DIRECTORY": given}
+    told = configure(socket="/run/place/s", state=flag, file=str(file), environ=environ, uid=USER)
+    if expected is not None:
+        expected = expected.format(file=file.parent, cwd=Path.cwd())
+    assert told.state == expected
+
+
+def test_without_any_word_everybody_may_claim_everything() -> None:
+    told = configure(environ={}, uid=USER)
+    assert (told.allow, told.by_owner, told.quota, told.follow_symlinks) == ((), False, None, False)
+
+
+def test_what_the_operator_allows_is_read(file: Path) -> None:
+    file.write_text(
+        'cards = ["ann", "shared"]\nowner = "uid"\nquota = 5\nfollow_symlinks = true\n'
+        '[[allow]]\nuser = "root"\n[[allow]]\ndirectory = "ann"\nurls = ["http://127.0.0.1:*"]\n'
+    )
+    told = configure(file=str(file), environ={}, uid=USER)
+    assert told.allow == (
+        Allow(user=0),
+        Allow(directory=f"{file.parent}/ann", urls=("http://127.0.0.1:*",)),
+    )
+    assert (told.by_owner, told.quota, told.follow_symlinks) == (True, 5, True)
+
+
+def test_a_quota_can_be_done_without(file: Path) -> None:
+    file.write_text('quota = "none"')
+    told = configure(file=str(file), environ={}, uid=USER)
+    assert told.quota is not None
+    assert told.quota > 1_000_000_000
+
+
+def test_a_tenants_directory_must_be_one_that_is_followed(file: Path) -> None:
+    file.write_text('cards = ["ann"]\n[[allow]]\ndirectory = "ben"\n')
+    with pytest.raises(ConfigError, match=r"\[\[allow\]\] 1: /.*/ben is no directory"):
+        configure(file=str(file), environ={}, uid=USER)
+    told = configure(file=str(file), cards=[f"{file.parent}/ben"], environ={}, uid=USER)
+    assert told.cards == (f"{file.parent}/ben",)
 
 
 # The default directory

@@ -55,13 +55,14 @@ def test_flags_reach_the_daemon(daemon: Daemon, tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text('[aliases]\nx = "y"\n')
     flags = ["--cards", "/a", "--cards", "/b", "--dynamo", "/d", "--dynamo", "/e"]
-    flags += ["--socket", "/s", "--config", str(file), "--log-level", "Warning"]
+    flags += ["--socket", "/s", "--state", "/l", "--config", str(file), "--log-level", "Warning"]
     assert main(["serve", *flags]) == 0
     [told] = daemon.told
     assert told == Config(
         cards=("/a", "/b"),
         dynamo=("/d", "/e"),
         socket="/s",
+        state="/l",
         aliases={"x": "y"},
         log_level="warning",
     )

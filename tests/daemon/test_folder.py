@@ -23,9 +23,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the names that are read, as they are."""
     names: list[bytes] = []
 
-    def counting(dir_fd: int, name: bytes, directory: str) -> Look:
+    def counting(dir_fd: int, name: bytes, directory: str, *, follow: bool) -> Look:
         names.append(name)
-        return reading.look(dir_fd, name, directory)
+        return reading.look(dir_fd, name, directory, follow=follow)
 
     monkeypatch.setattr(folder_module, "look", counting)
     return names
@@ -37,7 +37,12 @@ def scan(folder: Folder) -> dict[bytes, Look]:
 
 def freeze(monkeypatch: pytest.MonkeyPatch, ctime_ns: int) -> None:
     """Let all files have one stamp for ever, as if the clock stood still."""
-    monkeypatch.setattr(Stamp, "of", lambda status: Stamp(1, status.st_size, OLD_NS, ctime_ns))
+    monkeypatch.setattr(Stamp, "of", lambda status: Stamp(1, 1, status.st_size, OLD_NS, ctime_ns))
+
+
+@pytest.fixture
+def no_rota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "LEAST_TURN", 0)
 
 
 def test_a_scan_finds_what_is_new_changed_and_gone(folder: Folder, tmp_path: Path) -> None:
@@ -53,6 +58,7 @@ def test_a_scan_finds_what_is_new_changed_and_gone(folder: Folder, tmp_path: Pat
     assert scan(folder) == {}
 
 
+@pytest.mark.usefixtures("no_rota")
 def test_settled_files_are_not_read_again(
     folder: Folder, tmp_path: Path, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +69,7 @@ def test_settled_files_are_not_read_again(
     assert reads == [b"a.json"]
 
 
+@pytest.mark.usefixtures("no_rota")
 def test_a_young_stamp_is_not_believed(
     folder: Folder, tmp_path: Path, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +81,7 @@ def test_a_young_stamp_is_not_believed(
     assert reads == [b"a.json"] * 2
 
 
+@pytest.mark.usefixtures("no_rota")
 def test_a_doubted_file_is_read_at_each_scan_until_it_changes(
     folder: Folder, tmp_path: Path, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +122,7 @@ def test_another_owner_is_news(
     scan(folder)
     look = reading.look
     monkeypatch.setattr(
-        folder_module, "look", lambda *where: look(*where)._replace(owner=4_000_000_000)
+        folder_module, "look", lambda *a, **b: look(*a, **b)._replace(owner=4_000_000_000)
     )
     seen = folder.look({b"a.json"}, everything=False).looks
     assert seen[b"a.json"].owner == 4_000_000_000
@@ -131,6 +139,7 @@ def test_a_look_at_names_takes_only_names_that_count(folder: Folder, tmp_path: P
 def test_an_unreadable_file_is_retried_at_each_scan(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """B31."""
     (tmp_path / "a.json").write_bytes(card("m"))
     opened = os.open
     fault: list[OSError] = [OSError(24, "Too many open files")]
@@ -230,3 +239,137 @@ def test_a_stopped_folder_returns_early(folder: Folder, tmp_path: Path) -> None:
     folder.stop()
     assert folder.stopped
     assert scan(folder) == {}
+
+
+def test_settled_files_are_read_again_in_turn(
+    folder: Folder, tmp_path: Path, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write through mmap may leave the stamp as it is (B32, of a card that is valid already)."""
+    freeze(monkeypatch, ctime_ns=OLD_NS)
+    monkeypatch.setattr(folder_module, "LEAST_TURN", 2)
+    for number in range(6):
+        (tmp_path / f"{number}.json").write_bytes(b"1")
+    scan(folder)
+    (tmp_path / "3.json").write_bytes(b"2")
+    found: dict[bytes, Look] = {}
+    for _ in range(3):
+        reads.clear()
+        found |= scan(folder)
+        assert len(reads) <= 2 + 1
+    assert {name: seen.content for name, seen in found.items()} == {b"3.json": b"2"}
+
+
+def test_a_directory_that_got_the_inode_of_the_one_before_is_another(tmp_path: Path) -> None:
+    identities: set[folder_module.Identity] = set()
+    for _ in range(5):
+        (tmp_path / "cards").mkdir()
+        directory = reading.open_directory(os.fsencode(tmp_path / "cards"))
+        identities.add(folder_module.identity_of(directory))
+        os.close(directory)
+        (tmp_path / "cards").rmdir()
+    assert len(identities) == 5
+
+
+def test_a_directory_has_one_identity_whatever_happens_in_it(tmp_path: Path) -> None:
+    def identity() -> folder_module.Identity:
+        directory = reading.open_directory(os.fsencode(tmp_path))
+        try:
+            return folder_module.identity_of(directory)
+        finally:
+            os.close(directory)
+
+    before = identity()
+    (tmp_path / "a.json").write_bytes(b"1")
+    tmp_path.chmod(0o700)
+    assert identity() == before
+
+
+@pytest.mark.parametrize(("mode", "fault"), [(0o777, True), (0o1777, False), (0o775, False)])
+def test_a_directory_where_all_may_remove_all_is_a_problem(
+    mode: int, fault: bool, tmp_path: Path
+) -> None:
+    tmp_path.chmod(mode)
+    folder = Folder(os.fsencode(tmp_path), is_card_name, shared=True)
+    scan(folder)
+    said = f"Let only owners do that: chmod +t {tmp_path}"
+    assert (said in (folder.problem or "")) == fault
+    tmp_path.chmod(0o1777)
+    scan(folder)
+    assert folder.problem is None
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Folder:
+    """Give a folder `links` in which links are followed; `files` lies beside it."""
+    (tmp_path / "links").mkdir()
+    (tmp_path / "files").mkdir()
+    return Folder(os.fsencode(tmp_path / "links"), is_card_name, follow_symlinks=True)
+
+
+def test_a_link_is_the_file_it_leads_to(linked: Folder, tmp_path: Path) -> None:
+    """B48."""
+    file = tmp_path / "files" / "real"
+    file.write_bytes(b"1")
+    (tmp_path / "links" / "a.json").symlink_to(file)
+    assert scan(linked)[b"a.json"].content == b"1"
+    assert scan(linked) == {}
+    file.write_bytes(b"22")
+    assert scan(linked)[b"a.json"].content == b"22"
+
+
+def test_a_link_whose_file_goes_is_gone_and_then_told_to_lead_nowhere(
+    linked: Folder, tmp_path: Path
+) -> None:
+    file = tmp_path / "files" / "real"
+    file.write_bytes(b"1")
+    (tmp_path / "links" / "a.json").symlink_to(file)
+    scan(linked)
+    file.unlink()
+    assert scan(linked) == {b"a.json": reading.GONE}
+    content = scan(linked)[b"a.json"].content
+    assert isinstance(content, Invalid)
+    assert content.reasons[0].found == "a symbolic link to nothing"
+    assert scan(linked) == {}
+    file.write_bytes(b"2")
+    assert scan(linked)[b"a.json"].content == b"2"
+    (tmp_path / "links" / "a.json").unlink()
+    assert scan(linked) == {b"a.json": reading.GONE}
+
+
+def test_where_the_link_is_turned_that_all_lead_through_all_is_looked_at(
+    linked: Folder, tmp_path: Path
+) -> None:
+    """B46, B47: as Kubernetes mounts and updates a directory."""
+    links = tmp_path / "links"
+    for generation in ("..1", "..2"):
+        (links / generation).mkdir()
+        for name in ("a.json", "b.json"):
+            (links / generation / name).write_bytes(generation.encode())
+    (links / "..data").symlink_to("..1")
+    for name in ("a.json", "b.json"):
+        (links / name).symlink_to(f"..data/{name}")
+    assert {name: seen.content for name, seen in scan(linked).items()} == {
+        b"a.json": b"..1",
+        b"b.json": b"..1",
+    }
+    (links / "..data_tmp").symlink_to("..2")
+    (links / "..data_tmp").rename(links / "..data")
+    found = linked.look({b"..data_tmp", b"..data"}, everything=False)
+    assert {name: seen.content for name, seen in found.looks.items()} == {
+        b"a.json": b"..2",
+        b"b.json": b"..2",
+    }
+    assert found.strange
+
+
+def test_names_that_are_no_links_cause_no_scan(linked: Folder, tmp_path: Path) -> None:
+    (tmp_path / "links" / ".a.json.tmp").write_bytes(b"1")
+    scan(linked)
+    names = {b".a.json.tmp", b".gone", b"a\0b"}
+    assert not linked.look(names, everything=False).scanned
+
+
+def test_every_name_matters_where_links_are_followed(linked: Folder, folder: Folder) -> None:
+    assert linked.heeds(b"..data")
+    assert not folder.heeds(b"..data")
+    assert folder.heeds(b"a.json")

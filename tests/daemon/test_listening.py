@@ -14,6 +14,7 @@ from threading import Barrier
 
 import pytest
 
+from discoveryd.core.places import SOCKET_PATH_LIMIT
 from discoveryd.daemon.errors import StartError
 from discoveryd.daemon.listening import Listener, claim
 
@@ -26,8 +27,8 @@ def path(socket_directory: Path) -> Path:
 
 
 @contextmanager
-def claimed(path: Path, mode: int = 0o600) -> Iterator[Listener]:
-    listener = claim(str(path), mode)
+def claimed(path: Path, mode: int = 0o600, group: int | None = None) -> Iterator[Listener]:
+    listener = claim(str(path), mode, group)
     try:
         yield listener
     finally:
@@ -83,6 +84,112 @@ def test_a_wider_mode_holds_whatever_the_umask(path: Path) -> None:
     with umask(0o077), claimed(path, 0o666) as listener:
         listener.listen()
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+def another_group() -> int:
+    """Return a group that the socket would not have by itself, and may be given."""
+    if os.geteuid() == 0:
+        return 54321
+    others = set(os.getgroups()) - {os.getegid()}
+    if not others:
+        pytest.skip("GROUPS ARE NOT TESTED: this user is in one group only; run as root, or in two")
+    return min(others)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_the_socket_is_given_to_a_group_before_the_group_may_do_anything(
+    path: Path, mask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B89: never open to more than it will be, whatever the umask, which stays as it is."""
+    modes: list[int] = []
+    give = os.chown
+
+    def watched(held: str, uid: int, gid: int) -> None:
+        modes.append(stat.S_IMODE(Path(held).stat().st_mode))
+        assert not path.exists()
+        give(held, uid, gid)
+
+    monkeypatch.setattr(os, "chown", watched)
+    with umask(mask), claimed(path, 0o660, another_group()) as listener:
+        listener.listen()
+        assert modes == [0o600]
+        assert path.stat().st_gid == another_group()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert os.umask(mask) == mask
+
+
+def test_whoever_finds_the_path_can_connect(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket is listened at before it gets its name."""
+    before: list[bool] = []
+    listen = socket.socket.listen
+
+    def watched(listening: socket.socket, backlog: int) -> None:
+        before.append(path.exists())
+        listen(listening, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", watched)
+    with claimed(path) as listener:
+        listener.listen()
+        assert before == [False]
+        assert connects(path)
+        assert [file.name for file in path.parent.iterdir() if file.name.endswith(".new")] == []
+
+
+def test_a_socket_whose_path_leaves_no_room_beside_it_is_made_in_its_place(path: Path) -> None:
+    long = path.parent / ("s" * (SOCKET_PATH_LIMIT - len(str(path.parent)) - 1))
+    with claimed(long) as listener:
+        listener.listen()
+        assert connects(long)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Be nobody for a while, where the tests are run by root; else nobody in particular already."""
+    if os.geteuid() != 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def test_a_group_that_may_not_be_given_is_named_and_no_socket_is_left(path: Path) -> None:
+    path.parent.chmod(0o777)
+    with (
+        unprivileged(),
+        claimed(path, 0o660, 54321) as listener,
+        pytest.raises(StartError, match="the group 54321: only root may do that"),
+    ):
+        listener.listen()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_directory_that_may_not_be_written_is_named(path: Path) -> None:
+    path.parent.chmod(0o555)
+    with (
+        unprivileged(),
+        pytest.raises(StartError, match=r"cannot open the lock file .*: Permission denied"),
+    ):
+        claim(str(path))
+    path.parent.chmod(0o755)
+
+
+def test_a_directory_that_takes_no_files_is_not_called_missing() -> None:
+    with pytest.raises(StartError, match="cannot open the lock file /proc/"):
+        claim("/proc/discoveryd")
+
+
+def test_a_directory_that_is_none_is_named(path: Path) -> None:
+    path.parent.joinpath("file").write_text("")
+    with pytest.raises(StartError, match="file, where the socket should be, is no directory"):
+        claim(str(path.parent / "file" / "s"))
 
 
 def test_a_dead_socket_is_taken_over(path: Path) -> None:
@@ -233,3 +340,118 @@ def test_descriptors_that_peers_send_are_refused_where_the_kernel_can(path: Path
         else:
             with pytest.raises(PermissionError):
                 peer.sendmsg([b"x"], rights)
+
+
+# A daemon that was just killed
+
+
+def test_a_lock_that_is_given_up_in_a_moment_is_waited_for(path: Path) -> None:
+    """B87: `kill -9` returns before the kernel is through with it."""
+    dying = claim(str(path))
+    with ThreadPoolExecutor(1) as pool:
+        successor = pool.submit(claim, str(path))
+        assert not successor.done()
+        dying.close()
+        successor.result().close()
+
+
+# What is removed or replaced while the daemon runs
+
+
+def test_nothing_is_made_anew_while_all_is_as_it_was(path: Path) -> None:
+    with claimed(path) as listener:
+        assert listener.mend() is None
+        listener.listen()
+        assert listener.mend() is None
+        assert listener.problems() == []
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_a_removed_socket_is_made_anew_with_its_mode(path: Path, mask: int) -> None:
+    with umask(mask), claimed(path, 0o666) as listener:
+        old = listener.listen()
+        path.unlink()
+        made = listener.mend()
+        assert made is not None
+        assert made[0] is old
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+        assert connects(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_socket_replaced_by_a_dead_one_is_made_anew(path: Path) -> None:
+    with claimed(path) as listener:
+        listener.listen()
+        path.unlink()
+        leave_dead_socket(path)
+        assert listener.mend() is not None
+        assert connects(path)
+
+
+def test_a_socket_replaced_by_a_live_one_is_left_to_whoever_serves_it(path: Path) -> None:
+    with claimed(path) as listener:
+        listener.listen()
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            other.listen()
+            assert listener.mend() is None
+            [problem] = listener.problems()
+            assert "somebody is serving" in problem
+        assert listener.mend() is not None
+        assert listener.problems() == []
+
+
+def test_a_socket_replaced_by_a_file_is_a_problem_and_the_file_stays(path: Path) -> None:
+    with claimed(path) as listener:
+        listener.listen()
+        path.unlink()
+        path.write_text("mine")
+        assert listener.mend() is None
+        [problem] = listener.problems()
+        assert "is no socket: remove it" in problem
+    assert path.read_text() == "mine"
+
+
+def test_a_removed_lock_is_made_anew_and_meanwhile_nobody_takes_the_path(path: Path) -> None:
+    lock = path.parent / f".{path.name}.lock"
+    with claimed(path) as listener:
+        listener.listen()
+        lock.unlink()
+        with pytest.raises(StartError, match="somebody is serving"):
+            claim(str(path))
+        assert not lock.exists()
+        assert listener.mend() is None
+        assert lock.read_text() == f"{os.getpid()}\n"
+        with pytest.raises(StartError, match="another discoveryd"):
+            claim(str(path))
+    assert list(path.parent.iterdir()) == []
+
+
+def test_of_two_after_both_files_were_removed_the_later_keeps_what_it_has(path: Path) -> None:
+    with claimed(path) as first:
+        first.listen()
+        for file in path.parent.iterdir():
+            file.unlink()
+        with claimed(path) as second:
+            second.listen()
+            assert first.mend() is None
+            [problem] = first.problems()
+            assert "another discoveryd is serving" in problem
+            assert second.mend() is None
+            assert second.problems() == []
+        assert first.mend() is not None
+        assert first.problems() == []
+        assert connects(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_moved_directory_is_not_followed(path: Path) -> None:
+    place = path.parent / "place"
+    place.mkdir()
+    with claimed(place / "s") as listener:
+        listener.listen()
+        place.rename(path.parent / "moved")
+        place.mkdir()
+        assert listener.mend() is not None
+        assert connects(place / "s")

@@ -9,6 +9,7 @@ import pytest
 from discoveryd.core.batch import Invalid
 from discoveryd.core.card import Card
 from discoveryd.core.document import MAX_BYTES
+from discoveryd.core.verdict import Reason
 from discoveryd.daemon import reading
 from discoveryd.daemon.reading import Stamp, is_card_name, open_directory, read_card, read_directory
 from tests.daemon.disk import card
@@ -22,6 +23,7 @@ def invalid(directory: Path, name: str = "x.json") -> Invalid:
 
 @pytest.mark.parametrize("name", [b"a.json", b"\xff.json", b"x.tmp.json", b"org%2Fmodel.json"])
 def test_a_name_that_ends_in_json_counts(name: bytes) -> None:
+    """B16, B17."""
     assert is_card_name(name)
 
 
@@ -34,6 +36,7 @@ def test_a_name_that_ends_in_json_counts(name: bytes) -> None:
     ],
 )  # fmt: skip
 def test_any_other_name_is_ignored(name: bytes) -> None:
+    """B14."""
     assert not is_card_name(name)
 
 
@@ -132,6 +135,7 @@ def test_a_file_that_turns_into_a_link_before_it_is_opened_is_not_followed(
 
 
 def test_a_huge_sparse_file_is_refused_unread(tmp_path: Path) -> None:
+    """B13."""
     with (tmp_path / "x.json").open("wb") as file:
         file.truncate(8 << 30)
     reason = invalid(tmp_path).reasons[0]
@@ -246,3 +250,148 @@ def test_a_device_is_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         os.close(directory)
     assert isinstance(seen.content, Invalid)
     assert seen.content.reasons[0].found == "a character device"
+
+
+def through(directory: Path, name: str = "x.json") -> reading.Look:
+    """Look at what a link leads to."""
+    fd = open_directory(os.fsencode(directory))
+    try:
+        return reading.look(fd, os.fsencode(name), str(directory), follow=True)
+    finally:
+        os.close(fd)
+
+
+def reason_of(seen: reading.Look) -> Reason:
+    assert isinstance(seen.content, Invalid)
+    return seen.content.reasons[0]
+
+
+def test_a_link_is_followed_where_that_is_asked_for(tmp_path: Path) -> None:
+    """B48."""
+    file = tmp_path / "real"
+    file.write_bytes(card("m"))
+    (tmp_path / "x.json").symlink_to("real")
+    seen = through(tmp_path)
+    assert seen.content == card("m")
+    assert seen.stamp == Stamp.of(file.stat())
+    assert seen.linked
+    assert not seen.dangling
+
+
+def test_a_followed_card_belongs_to_who_placed_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").write_bytes(card("m"))
+    (tmp_path / "x.json").symlink_to("real")
+    statted = os.stat
+
+    def of_another(path: bytes, *, dir_fd: int, follow_symlinks: bool) -> os.stat_result:
+        status = list(statted(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks))
+        return os.stat_result([*status[:4], 4711, *status[5:]])
+
+    monkeypatch.setattr(os, "stat", of_another)
+    assert through(tmp_path).owner == 4711
+
+
+def test_a_file_itself_is_read_the_same_where_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(card("m"))
+    seen = through(tmp_path)
+    assert (seen.content, seen.linked) == (card("m"), False)
+
+
+@pytest.mark.parametrize(
+    ("target", "found"), [("/dev/zero", "a character device"), (".", "a directory")]
+)
+def test_a_link_to_what_is_no_file_is_refused_unread(
+    target: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B13."""
+    (tmp_path / "x.json").symlink_to(target)
+    monkeypatch.setattr(os, "read", lambda *_: pytest.fail("it was read"))
+    reason = reason_of(through(tmp_path))
+    assert (reason.rule, reason.found) == ("not_a_file", found)
+
+
+def test_a_link_to_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "x.json").symlink_to("pipe")
+    assert reason_of(through(tmp_path)).found == "a named pipe"
+
+
+def test_a_link_that_is_turned_while_it_is_followed_leads_to_one_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").write_bytes(card("m"))
+    (tmp_path / "x.json").symlink_to("real")
+    opened = os.open
+
+    def turn(path: str | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        fd = opened(path, flags, mode, dir_fd=dir_fd)
+        if path == b"x.json":
+            (tmp_path / "x.json").unlink()
+            (tmp_path / "x.json").symlink_to("/dev/zero")
+        return fd
+
+    monkeypatch.setattr(os, "open", turn)
+    assert through(tmp_path).content == card("m")
+
+
+def test_a_link_to_nothing_is_told_apart_from_no_file(tmp_path: Path) -> None:
+    (tmp_path / "x.json").symlink_to("nowhere")
+    seen = through(tmp_path)
+    assert seen.dangling
+    assert reason_of(seen).found == "a symbolic link to nothing"
+    assert not through(tmp_path, "no.json").dangling
+
+
+def test_links_in_a_circle_are_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "x.json").symlink_to("y.json")
+    (tmp_path / "y.json").symlink_to("x.json")
+    reason = reason_of(through(tmp_path))
+    assert reason.rule == "unreadable"
+    assert "symbolic links" in reason.message
+
+
+def test_what_claims_to_be_empty_and_never_ends_is_read_up_to_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B13: as files in /proc, or one that grows as fast as it is read."""
+    (tmp_path / "x.json").write_bytes(b"")
+    lengths: list[int] = []
+
+    def endless(_: int, length: int) -> bytes:
+        lengths.append(length)
+        return b" " * length
+
+    directory = open_directory(os.fsencode(tmp_path))
+    monkeypatch.setattr(os, "read", endless)
+    try:
+        seen = reading.look(directory, b"x.json", str(tmp_path))
+    finally:
+        os.close(directory)
+    assert reason_of(seen).rule == "too_large"
+    assert sum(lengths) <= 3 * (MAX_BYTES + 1)
+
+
+def test_a_file_of_proc_says_nothing_bad_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "x.json").symlink_to("/proc/self/status")
+    content = through(tmp_path).content
+    assert isinstance(content, bytes)
+    assert 0 < len(content) <= MAX_BYTES
+
+
+def test_a_scan_gives_links_the_stamps_of_what_they_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"1")
+    (tmp_path / "x.json").symlink_to("real")
+    (tmp_path / "nowhere.json").symlink_to("no")
+    directory = open_directory(os.fsencode(tmp_path))
+    try:
+        followed = reading.scan(directory, follow=True).stamps
+        plain = reading.scan(directory).stamps
+    finally:
+        os.close(directory)
+    assert followed == {
+        b"x.json": Stamp.of((tmp_path / "real").stat()),
+        b"nowhere.json": None,
+    }
+    assert plain[b"x.json"] == Stamp.of((tmp_path / "x.json").lstat())

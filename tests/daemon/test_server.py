@@ -1,224 +1,15 @@
 """The server against a toy service: order, slowness on either side, violations, and the end."""
 
 import asyncio
-import contextlib
-import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Any, Self
 
-import msgspec
 import pytest
 
 from discoveryd.daemon import conversation as conversation_module
-from discoveryd.daemon import server as server_module
-from discoveryd.daemon.conversation import TURN, Peer
-from discoveryd.daemon.server import Server
-from discoveryd.varlink import CallError, Method, Service
-
-DEADLINE = 10.0
-BIG = 64 * 1024
-
-
-class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    word: str = ""
-
-
-def encoded(**members: object) -> bytes:
-    return msgspec.json.encode(members)
-
-
-class Toy:
-    """A service of each kind of answer, with a gate that slow answers wait for."""
-
-    def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.answered: list[str] = []
-        self.cancelled = 0
-        self.items = 0
-        self.revision = 0
-        self.changed = asyncio.Event()
-        answers: dict[str, Callable[[Word, Peer, bool], object]] = {
-            "Echo": self.echo,
-            "Inflate": self.inflate,
-            "Slow": self.slow,
-            "Pieces": self.pieces,
-            "PiecesLater": self.pieces_later,
-            "Watch": self.watch,
-            "Ended": self.ended,
-            "Refuse": self.refuse,
-            "RefuseLater": self.refuse_later,
-            "RefuseMidway": self.refuse_midway,
-            "Bug": self.bug,
-            "BugLater": self.bug_later,
-            "Who": self.who,
-        }
-        self.service = Service(
-            vendor="toys",
-            product="toy",
-            version="1",
-            url="https://example.org",
-            interfaces={"org.example.toy": "interface org.example.toy\n"},
-            methods={
-                f"org.example.toy.{name}": Method(Word, answer, more="optional")
-                for name, answer in answers.items()
-            },
-        )
-
-    def publish(self) -> None:
-        self.revision += 1
-        self.changed.set()
-
-    def echo(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        self.answered.append(given.word)
-        return encoded(word=given.word)
-
-    def inflate(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        return encoded(word=given.word * BIG)
-
-    async def slow(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        self.answered.append(given.word)
-        return encoded(word=given.word)
-
-    def pieces(self, given: Word, _peer: Peer, _more: bool) -> Iterator[bytes]:
-        for letter in given.word:
-            self.items += 1
-            yield encoded(word=letter * BIG)
-
-    async def pieces_later(self, given: Word, peer: Peer, more: bool) -> Iterator[bytes]:
-        await asyncio.sleep(0)
-        return self.pieces(given, peer, more)
-
-    async def watch(self, given: Word, _peer: Peer, _more: bool) -> AsyncIterator[bytes]:
-        try:
-            while True:
-                self.changed.clear()
-                self.items += 1
-                yield encoded(revision=self.revision, word=given.word * BIG)
-                await self.changed.wait()
-        finally:
-            self.cancelled += 1
-
-    async def ended(self, given: Word, _peer: Peer, _more: bool) -> AsyncIterator[bytes]:
-        yield encoded(word=given.word)
-
-    def refuse(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        raise CallError("org.example.toy.No", {"word": given.word})
-
-    async def refuse_later(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        await asyncio.sleep(0)
-        raise CallError("org.example.toy.No", {"word": given.word})
-
-    async def refuse_midway(self, given: Word, _peer: Peer, _more: bool) -> AsyncIterator[bytes]:
-        yield encoded(word=given.word)
-        raise CallError("org.example.toy.No", {"word": given.word})
-
-    def bug(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        raise ValueError(given.word)
-
-    async def bug_later(self, given: Word, _peer: Peer, _more: bool) -> bytes:
-        await asyncio.sleep(0)
-        raise ValueError(given.word)
-
-    def who(self, _given: Word, peer: Peer, more: bool) -> bytes:
-        return encoded(peer=peer._asdict(), more=more)
-
-
-def call(method: str, word: str | None = None, **flags: bool) -> bytes:
-    members: dict[str, object] = {"method": f"org.example.toy.{method}", **flags}
-    if word is not None:
-        members["parameters"] = {"word": word}
-    return json.dumps(members).encode() + b"\0"
-
-
-class Asking:
-    """A client that does as it is told, and nothing for itself."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def open(cls, path: str) -> Self:
-        return cls(*await asyncio.open_unix_connection(path, limit=16 * 1024 * 1024))
-
-    def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(frames))
-
-    async def receive(self) -> dict[str, Any]:
-        async with asyncio.timeout(DEADLINE):
-            frame = await self.reader.readuntil(b"\0")
-        reply: dict[str, Any] = json.loads(frame[:-1])
-        return reply
-
-    async def words(self, count: int) -> list[str]:
-        return [(await self.receive())["parameters"]["word"] for _ in range(count)]
-
-    async def rest(self) -> bytes:
-        """Return what is left until the server ends its side."""
-        async with asyncio.timeout(DEADLINE):
-            return await self.reader.read()
-
-    async def close(self) -> None:
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not holds():
-            await asyncio.sleep(0.002)
-
-
-class Stage:
-    """A server at a path, with the toy behind it and clients in front."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.toy = Toy()
-        self.server: Server
-        self.clients: list[Asking] = []
-        self.listening = socket.socket(socket.AF_UNIX)
-        self.listening.bind(self.path)
-        self.listening.listen(64)
-        self.listening.setblocking(False)
-
-    def begin(self, **limits: Any) -> Server:
-        self.server = Server(self.toy.service, **limits)
-        self.server.serve(self.listening)
-        return self.server
-
-    async def client(self) -> Asking:
-        client = await Asking.open(self.path)
-        self.clients.append(client)
-        return client
-
-    async def watcher(self, word: str = "") -> Asking:
-        """Return a client whose stream has begun."""
-        client = await self.client()
-        client.send(call("Watch", word, more=True))
-        assert (await client.receive())["continues"]
-        return client
-
-
-@pytest.fixture
-async def stage(socket_directory: Path) -> AsyncIterator[Stage]:
-    stage = Stage(socket_directory / "s")
-    yield stage
-    for client in stage.clients:
-        await client.close()
-    await stage.server.close(0.0)
-    stage.listening.close()
-
+from discoveryd.daemon.conversation import TURN
+from tests.daemon.stage import BIG, DEADLINE, Asking, Stage, call, until
 
 # Answers
 
@@ -285,6 +76,48 @@ async def test_a_stream_goes_on_until_the_peer_leaves(stage: Stage) -> None:
         assert reply["parameters"]["revision"] == revision
     await client.close()
     await until(lambda: (server.connections, server.watchers) == (0, 0))
+    await until(lambda: stage.toy.cancelled == 1)
+
+
+async def test_a_stream_goes_on_for_a_peer_that_has_ended_only_its_own_side(stage: Stage) -> None:
+    server = stage.begin()
+    client = await stage.watcher()
+    client.writer.write_eof()
+    for revision in (1, 2, 3):
+        stage.toy.publish()
+        assert (await client.receive())["parameters"]["revision"] == revision
+    assert server.watchers == 1
+
+
+async def test_a_tied_stream_ends_with_the_peers_side_closed_by_half(stage: Stage) -> None:
+    server = stage.begin()
+    client = await stage.watcher(method="Hold")
+    stage.toy.publish()
+    assert (await client.receive())["parameters"]["revision"] == 1
+    client.writer.write_eof()
+    assert await client.rest() == b""
+    await until(lambda: stage.toy.cancelled == 1)
+    await until(lambda: server.connections == 0)
+
+
+async def test_a_tied_stream_ends_with_a_peer_that_leaves(stage: Stage) -> None:
+    server = stage.begin()
+    client = await stage.watcher(method="Hold")
+    client.writer.transport.abort()
+    await until(lambda: stage.toy.cancelled == 1)
+    await until(lambda: server.connections == 0)
+
+
+async def test_a_tied_stream_whose_peer_has_ended_already_replies_once(stage: Stage) -> None:
+    stage.begin()
+    client = await stage.client()
+    client.send(call("Slow", "before"), call("Hold", "x", more=True))
+    client.writer.write_eof()
+    await until(lambda: any(talk._peer_ended for talk in stage.server._conversations))
+    stage.toy.gate.set()
+    assert await client.words(1) == ["before"]
+    assert (await client.receive())["continues"]
+    assert await client.rest() == b""
     await until(lambda: stage.toy.cancelled == 1)
 
 
@@ -517,6 +350,17 @@ async def test_a_peer_that_asks_a_lot_leaves_turns_to_the_others(stage: Stage) -
     assert len(await greedy.words(1000)) == 1000
 
 
+async def test_costly_calls_of_one_peer_leave_turns_to_the_others(stage: Stage) -> None:
+    server = stage.begin()
+    greedy, modest = await stage.client(), await stage.client()
+    await until(lambda: server.connections == 2)
+    greedy.send(call("Costly", "greedy") * 40)
+    modest.send(call("Echo", "modest"))
+    assert await modest.words(1) == ["modest"]
+    assert stage.toy.answered.index("modest") < 10
+    assert len(await greedy.words(40)) == 40
+
+
 async def test_a_peer_that_takes_no_output_loses_its_connection(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -576,42 +420,6 @@ async def test_a_peer_that_reads_in_small_bites_keeps_its_connection(stage: Stag
             await asyncio.sleep(0.15)
             peer.recv(BIG // 2)
         assert server.connections == 1
-
-
-async def test_connections_over_the_limit_are_closed_at_once(stage: Stage) -> None:
-    server = stage.begin(connection_limit=2)
-    first, second = await stage.client(), await stage.client()
-    await until(lambda: server.connections == 2)
-    third = await stage.client()
-    assert await third.rest() == b""
-    await first.close()
-    await until(lambda: server.connections == 1)
-    fourth = await stage.client()
-    for client in (second, fourth):
-        client.send(call("Echo", "in"))
-        assert await client.words(1) == ["in"]
-
-
-async def test_no_descriptors_left_delays_connections_and_loses_none(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Exhausted(socket.socket):
-        refusals = 3
-
-        def accept(self) -> tuple[socket.socket, Any]:
-            if self.refusals:
-                self.refusals -= 1
-                raise OSError(24, "Too many open files")
-            return super().accept()
-
-    monkeypatch.setattr(server_module, "_ACCEPT_PAUSE", 0.01)
-    stage.listening = Exhausted(socket.AF_UNIX, fileno=stage.listening.detach())
-    stage.listening.setblocking(False)
-    stage.begin()
-    client = await stage.client()
-    client.send(call("Echo", "at last"))
-    assert await client.words(1) == ["at last"]
-    assert "Too many open files" in caplog.text
 
 
 # The end

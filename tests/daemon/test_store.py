@@ -7,7 +7,8 @@ import pytest
 
 from discoveryd.core.card import Card, Key
 from discoveryd.core.verdict import Reason
-from discoveryd.daemon.store import DynamoStore, is_key_name, key_of, record_name
+from discoveryd.daemon.store import DynamoStore
+from discoveryd.daemon.store_names import is_key_name, key_of, record_name
 from tests.daemon.disk import Collector, Deaf, following, replace, until
 
 REAL = Path(__file__).parents[1] / "data" / "dynamo-store"
@@ -34,6 +35,11 @@ def envelope(name: str, **members: object) -> bytes:
 
 def record(address: str = "127.0.0.1:1/abc/ns/backend/generate", kind: str = "tcp") -> bytes:
     return json.dumps({"type": "Endpoint", "transport": {kind: address}}).encode()
+
+
+def copy(store: Path, to: Path) -> None:
+    """Copy a store as if its workers lived: each file is new."""
+    shutil.copytree(store, to, copy_function=shutil.copyfile)
 
 
 @pytest.fixture
@@ -121,7 +127,7 @@ def test_an_adapter_has_the_record_of_its_base(name: bytes) -> None:
 
 @pytest.mark.parametrize("release", ["1.4.2", "1.5.0", "1.6.1"])
 async def test_a_real_store_is_read_whole(release: str, tmp_path: Path, sink: Collector) -> None:
-    shutil.copytree(REAL / release, tmp_path / "kv")
+    copy(REAL / release, tmp_path / "kv")
     async with following(DynamoStore(tmp_path / "kv", sink)):
         cards = [sighting.found for sighting in sink.present.values()]
         assert len(sink.batches) == 1
@@ -135,7 +141,7 @@ async def test_a_real_store_is_read_whole(release: str, tmp_path: Path, sink: Co
 async def test_the_real_cards_of_1_6_1_have_their_names_and_address(
     tmp_path: Path, sink: Collector
 ) -> None:
-    shutil.copytree(REAL / "1.6.1", tmp_path / "kv")
+    copy(REAL / "1.6.1", tmp_path / "kv")
     async with following(DynamoStore(tmp_path / "kv", sink)):
         base = found(sink, "demo/backend/generate/7c3ed918996b7eea")
         assert base.names == ("Org/Tiny-1.5", "tiny", "Tiny Latest")

@@ -1,20 +1,22 @@
-"""The interface file and the code cannot drift apart: methods, what they take, and what they refuse.
+"""The interface file and the code cannot drift apart: methods, what they take, how they refuse.
 
 The file is read by a parser that is not ours. The values that are answered are held to the file by
 test_interface_shapes.py, and on the wire by test_clients.py.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
-import varlink.scanner as idl
+import varlink.scanner as idl  # type: ignore[import-untyped]  # it has no types
 
 from discoveryd import interface
+from discoveryd.core.batch import Sighting
 from discoveryd.daemon import parameters, replies
 from discoveryd.daemon.api import NAME, Api, Surroundings, description
+from discoveryd.daemon.holders import Holder
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import Method
 from discoveryd.varlink.errors import CallError
@@ -34,6 +36,9 @@ class NoDisk:
     def key_of(self, file: str) -> None:
         raise AssertionError(file)
 
+    async def permitted(self, sighting: Sighting) -> Sighting:
+        raise AssertionError(sighting)
+
     async def sync(self, files: Sequence[str] | None) -> None:
         raise AssertionError(files)
 
@@ -41,9 +46,19 @@ class NoDisk:
         raise AssertionError
 
 
+class NoKeeper:
+    """Stands in for who keeps held cards alive."""
+
+    async def hold(self, holder: Holder, files: Collection[str]) -> None:
+        raise AssertionError(holder, files)
+
+    def release(self, holder: Holder, files: Collection[str]) -> None:
+        raise AssertionError(holder, files)
+
+
 async def served_methods() -> dict[str, Method]:
     """Return the methods that the daemon's service answers, ours only, by bare name."""
-    service = Api(Writer("epoch", {}), NoDisk()).service()
+    service = Api(Writer("epoch", {}), NoDisk(), NoKeeper()).service()
     return {
         name.removeprefix(f"{NAME}."): method
         for name, (method, _) in service._methods.items()
@@ -155,5 +170,3 @@ def test_every_parameter_type_is_of_some_method() -> None:
 def test_every_member_is_commented() -> None:
     for name, member in MEMBERS.items():
         assert member.doc.strip(), name
-
-

@@ -16,6 +16,7 @@ from discoveryd.varlink import (
     RemoteProtocolError,
     ServerConnection,
 )
+from discoveryd.varlink.connection import FRAME_BYTES
 
 
 def call_frame(name: str, flag: str = "") -> bytes:
@@ -143,6 +144,39 @@ def test_the_peers_end_does_not_settle_the_present_call() -> None:
     assert server.next_event() is PAUSED
     assert server.reply() == b"{}\0"
     assert server.next_event() is CLOSED
+
+
+def test_what_is_held_is_everything_that_is_not_settled() -> None:
+    server = ServerConnection()
+    assert server.held == 0
+    server.receive_data(call_frame("A") + call_frame("B") + b'{"method"')
+    of_each = len(call_frame("A")) - 1 + FRAME_BYTES
+    assert server.held == 2 * of_each + 9
+    server.next_event()
+    assert server.held == 2 * of_each + 9
+    server.reply()
+    assert server.held == of_each + 9
+    server.next_event()
+    server.error("a.Bad")
+    assert server.held == 9
+
+
+@pytest.mark.parametrize("beginning", [b"G", b"[", b"\xef\xbb\xbf", b"7", b'"'])
+def test_what_does_not_begin_as_an_object_is_a_violation_before_its_end(beginning: bytes) -> None:
+    server = ServerConnection()
+    server.receive_data(call_frame("A") + beginning)
+    assert isinstance(server.next_event(), Call)
+    assert server.next_event() is PAUSED
+    server.reply()
+    with pytest.raises(RemoteProtocolError, match="does not begin as a JSON object"):
+        server.next_event()
+
+
+@pytest.mark.parametrize("beginning", [b"{", b" ", b"\r\n", b"\t{"])
+def test_what_may_still_become_an_object_is_waited_for(beginning: bytes) -> None:
+    server = ServerConnection()
+    server.receive_data(beginning)
+    assert server.next_event() is NEED_DATA
 
 
 VIOLATIONS = {"not JSON": b"GET / HTTP/1.1\0", "too large": b"x" * 2000}

@@ -1,0 +1,171 @@
+"""Whether memory settles under change: `python -m tests.bench.memory [registry|daemon] [CHANGES]`.
+
+Ten thousand keys change a million times: new labels, new names (each never used before, so that
+whoever remembers names for ever is found out), new fingerprints, torn files, removals and
+re-arrivals. What is resident after the first tenth and at the end is compared; it may grow by a
+tenth. `registry` drives a registry and its answers in this process; `daemon` writes files before a
+daemon with its ledger, a fifth as often, and calls Sync after each round.
+"""
+
+import gc
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from discoveryd.core.answers import Answers
+from discoveryd.core.batch import Batch, Found, Invalid, Sighting
+from discoveryd.core.card import InvalidCard
+from discoveryd.core.parsing import parse_card
+from discoveryd.core.registry import Registry
+from tests.bench import daemons
+
+KEYS = 10_000
+CHANGES = 1_000_000
+DAEMON_CHANGES = 200_000
+ROUND = 2_000
+SEED = 7
+MARKS = 10
+ALLOWED_GROWTH = 1.10
+
+Change = tuple[int, bytes | None]
+"""The number of a card and its new content; None: it is removed."""
+
+
+def changes(seed: int) -> Iterator[Change]:
+    """Yield changes without end. Every key arrives before any changes."""
+    chance = random.Random(seed)  # noqa: S311  # no secret
+    here = [False] * KEYS
+    count = 0
+    while True:
+        number = count if count < KEYS else chance.randrange(KEYS)
+        count += 1
+        what = chance.random()
+        if here[number] and what < 0.1:
+            here[number] = False
+            yield number, None
+            continue
+        card = json.loads(daemons.flat_card(number))
+        # Few models share a source and an endpoint with many others, so that cards also wait.
+        card["source_path"] = f"/models/{number % 2_000}"
+        card["aliases"] = [f"alias-{count}", f"shared-{chance.randrange(KEYS)}"]
+        card["labels"] = {"zone": str(chance.randrange(1000))}
+        if what < 0.4:
+            card["kv_cache_block_size"] = chance.choice((16, 32))
+        content = json.dumps(card).encode()
+        if count > KEYS and what > 0.97:
+            content = content[: len(content) // 2]
+        here[number] = True
+        yield number, content
+
+
+class InProcess:
+    """A registry and its answers, as a daemon has them."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.answers = Answers("epoch")
+        self._chance = random.Random(SEED)  # noqa: S311  # no secret
+        self._pending: list[Sighting] = []
+
+    def change(self, number: int, content: bytes | None) -> None:
+        """Make one change; batches are of one to forty."""
+        file = f"/cards/{number}.json"
+        found = None if content is None else _read(content, str(number))
+        if any(sighting.file == file for sighting in self._pending):
+            self.settle()
+        self._pending.append(Sighting(file=file, found=found, mtime_ns=0, owner=1000))
+        if len(self._pending) >= self._chance.randint(1, 40):
+            self.settle()
+
+    def settle(self) -> None:
+        """Apply what is pending."""
+        batch = Batch(sightings=tuple(self._pending), now=time.time())
+        self.answers.publish(self.registry.apply(batch))
+        self._pending.clear()
+
+    def resident_bytes(self) -> int:
+        """Return how much memory of this process is resident."""
+        gc.collect()
+        return _resident_bytes(os.getpid())
+
+
+class OnDisk:
+    """A daemon and its directory."""
+
+    def __init__(self, daemon: daemons.Daemon) -> None:
+        self._daemon = daemon
+        self._connection = daemon.connect()
+        self._written = 0
+
+    def change(self, number: int, content: bytes | None) -> None:
+        """Make one change; rounds of ROUND are waited for."""
+        if content is None:
+            (self._daemon.cards / f"{number}.json").unlink()
+        else:
+            self._daemon.put(f"{number}.json", content)
+        self._written += 1
+        if self._written % ROUND == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Return when the daemon has applied what is on disk."""
+        reply = daemons.ask(self._connection, daemons.call("Sync"))
+        if b'"error"' in reply[:10]:
+            raise RuntimeError(f"Sync was answered by {reply!r}")
+
+    def resident_bytes(self) -> int:
+        """Return how much memory of the daemon is resident."""
+        return self._daemon.resident_bytes()
+
+
+def settles(host: InProcess | OnDisk, total: int, say: Callable[[str], None]) -> bool:
+    """Make so many changes; return whether memory is what it was after the first tenth."""
+    marks: list[int] = []
+    began = time.perf_counter()
+    for count, (number, content) in enumerate(changes(SEED), start=1):
+        host.change(number, content)
+        if count % (total // MARKS) == 0:
+            host.settle()
+            marks.append(host.resident_bytes())
+            say(
+                f"{count:9} changes {marks[-1] / 2**20:8.1f} MiB resident"
+                f" {time.perf_counter() - began:8.1f} s"
+            )
+        if count == total:
+            break
+    growth = marks[-1] / marks[0]
+    say(f"from the first tenth to the end: {growth:.3f} times")
+    return growth <= ALLOWED_GROWTH
+
+
+def _read(content: bytes, stem: str) -> Found:
+    try:
+        return parse_card(content, stem=stem)
+    except InvalidCard as invalid:
+        return Invalid(invalid.reasons, invalid.warnings)
+
+
+def _resident_bytes(pid: int) -> int:
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(which: str = "registry", total: str = "") -> int:
+    """Print the table; the exit status is 1 if memory grew."""
+    if which == "registry":
+        return 0 if settles(InProcess(), int(total or CHANGES), _say) else 1
+    with daemons.workplace() as place, daemons.running(place) as daemon:
+        return 0 if settles(OnDisk(daemon), int(total or DAEMON_CHANGES), _say) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))
