@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from discoveryd.core.batch import Invalid
 from discoveryd.core.text import display_path
 from discoveryd.daemon.mounts import file_system_of
@@ -71,7 +73,7 @@ class Touch(NamedTuple):
     replaced: bool = False
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True, gc=False):
     """The last look at a file: its content as a digest, or the fault that kept it from us."""
 
     stamp: Stamp | None
@@ -302,7 +304,7 @@ class Folder:
 
     def _distrust_stamps(self) -> None:
         for name, known in self._known.items():
-            self._known[name] = known._replace(settled=False)
+            self._known[name] = msgspec.structs.replace(known, settled=False)
 
 
 def _digest(content: bytes) -> bytes:

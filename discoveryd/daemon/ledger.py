@@ -8,11 +8,11 @@ claims it, its ranks, and what it serves; and the cursor at which that was publi
 else is worked out from it. Besides, a bounded history of verdicts, for people.
 
 **Written first, then published.** `record` is called between judging and publishing, and returns
-when the change is in the file: so whatever a client was ever told, a restart knows. A commit is a
-few dozen microseconds and is not synced, since a killed process loses nothing that it has written;
-only a power cut may cost the last of it. (The design would have departures published first. That
-spares them those microseconds, and costs a ledger that lags behind what was told.) Only what
-changed is written: the files and keys that the change names, in one transaction.
+when the change is in the file: so whatever a client was ever told, a restart knows. A commit takes
+some dozen microseconds and is not synced, since a killed process loses nothing that it has written;
+only a power cut may. (The design would have departures published first. That spares them those
+microseconds, and costs a ledger that lags behind what was told.) Only what changed is written: the
+files and keys that the change names, in one transaction.
 
 **When it cannot be written** the daemon goes on without: no answer waits longer than a second for
 a ledger. What is owed is kept by name only, tried again every few seconds, and written whole where
@@ -102,13 +102,14 @@ class Ledger:
         self._retry_seconds = retry_seconds
         self._one = anyio.CapacityLimiter(1)
         self._wake = anyio.Event()
-        # What is wrong, when to try again, and the attempt that has not come back.
+        # What is wrong, when to try again, the attempt that has not come back.
         self._fault: str | None = None
         self._try_at = 0.0
         self._stuck: Attempt | None = None
         # The epoch that stands in the file, and what is owed to it.
         self._epoch: str | None = None
         self._owed = Owed()
+        self._begun = False
         # Events that are not in the file yet, and the number of the last that is.
         self._told = Unwritten()
         self._last_event = 0
@@ -181,6 +182,7 @@ class Ledger:
         """
         if self._file is None:
             return at
+        self._begun = True
         self._owed.change(change, registry)
         owed = self._owed or at.epoch != self._epoch
         if change.empty and not owed and self._fault is None:
@@ -257,6 +259,7 @@ class Ledger:
             if attempt.anew:
                 self._epoch = None
                 self._owed.everything()
+                self._wake.set()
             if attempt.fault is not None:
                 self._fall_behind(attempt.fault)
             return False
@@ -317,8 +320,9 @@ class Ledger:
             await self._wake.wait()
             self._wake = anyio.Event()
             await anyio.sleep(LINGER_SECONDS)
-            while self._fault is not None:
-                await anyio.sleep(self._retry_seconds)
+            while self._fault or self._owed:
+                if self._fault:
+                    await anyio.sleep(self._retry_seconds)
                 await again()
             await self._write_events()
 
@@ -329,18 +333,17 @@ class Ledger:
 
     async def close(self, again: Callable[[], Awaitable[None]]) -> None:
         """Write what is left, `again` as for `run`; give the file up. It takes seconds at most."""
-        file = self._file
-        if file is None:
+        if (file := self._file) is None:
             return
-        if self._fault is not None and self._owed:
-            self._try_at = 0.0
-            await again()
-        await self._write_events()
+        for _ in range(2):
+            # Twice: that the file is broken may show only now. But not before the first record.
+            if self._begun and self._owed:
+                self._try_at = 0.0
+                await again()
+            await self._write_events()
         if self._stuck is None:
             with anyio.move_on_after(self._patience_seconds, shield=True):
-                await anyio.to_thread.run_sync(
-                    file.close, limiter=self._one, abandon_on_cancel=True
-                )
+                await anyio.to_thread.run_sync(file.close, abandon_on_cancel=True)
 
 
 def _new_epoch() -> str:

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+import msgspec
+
 from discoveryd.core.batch import Found, Invalid, Sighting
 from discoveryd.core.card import InvalidCard, Key
 from discoveryd.core.document import MAX_BYTES
@@ -38,8 +40,11 @@ _FLAGS_OF_HELD = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
-class Stamp(NamedTuple):
-    """What tells two versions of a file apart without reading it."""
+class Stamp(msgspec.Struct, frozen=True, gc=False):
+    """What tells two versions of a file apart without reading it.
+
+    A scan makes one a file: the collector, which would stop the loop, is to know nothing of them.
+    """
 
     dev: int
     ino: int

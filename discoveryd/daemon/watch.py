@@ -8,11 +8,15 @@ difference between the revision it was told last and the present one, however ma
 slow reader is told less often, never the wrong thing, and costs nothing meanwhile. The difference
 comes from the history and is made of present values only.
 
+Who goes from the same revision to the same one is told the same. Most watchers of everything do, so
+the bytes are made once and kept until the next revision (the writer has them).
+
 A watcher of one name holds the keys it was told of besides, because whether a worker answers the
 name is not in the history: what it was told and does not answer any more is removed.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import chain, islice
 
 import anyio
 
@@ -26,6 +30,12 @@ from discoveryd.interface import Name
 
 HEARTBEAT_SECONDS = 20.0
 
+KEPT_BYTES = 64 * 1024
+"""The largest reply that is kept for others."""
+
+MOST_KEPT = 32
+"""How many are kept: from how many revisions watchers come to the present one."""
+
 
 async def watch(
     writer: Writer, since: Cursor | None, name: str | None, heartbeat: float = HEARTBEAT_SECONDS
@@ -35,7 +45,7 @@ async def watch(
     With `name`, only of that name and its workers. An empty reply is sent after `heartbeat`
     seconds of silence.
     """
-    teller = _Everything(writer.answers) if name is None else _OneName(writer.answers, name)
+    teller = _Everything(writer) if name is None else _OneName(writer.answers, name)
     at = since
     first = True
     while True:
@@ -57,10 +67,24 @@ async def watch(
 class _Everything:
     """Tells of all workers and names."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._answers = writer.answers
 
     def tell(self, since: Cursor | None, *, first: bool) -> Iterator[bytes]:
+        if first:
+            return self._difference(since, first=True)
+        kept, way = self._writer.differences, (since, self._answers.cursor)
+        known = kept.get(way)
+        if known is not None:
+            return iter(known)
+        pieces = self._difference(since, first=False)
+        begun = list(islice(pieces, 2))
+        if len(begun) < 2 and sum(map(len, begun)) <= KEPT_BYTES and len(kept) < MOST_KEPT:  # noqa: PLR2004  # the whole
+            kept[way] = begun
+        return chain(begun, pieces)
+
+    def _difference(self, since: Cursor | None, *, first: bool) -> Iterator[bytes]:
         answers = self._answers
         difference = answers.history.since(since)
         if difference.reset:

@@ -25,6 +25,7 @@ from discoveryd.core.verdicts import Outcome
 from discoveryd.daemon import replies
 from discoveryd.daemon.ledger import Ledger, Memory
 from discoveryd.daemon.ledger_rows import Event
+from discoveryd.daemon.waking import Sleepers
 
 SLICE_SECONDS = 0.005
 """How long the loop may be kept from everything else by judging."""
@@ -39,7 +40,8 @@ class Writer:
     """Owns a registry and its published answers. Lives on the loop.
 
     `tail` is the end of every reply that speaks of the present revision. While `busy`, the registry
-    must not be asked. `listeners` are told of each change that is not empty, once it is published.
+    must not be asked. `differences` is where watch.py keeps what it told until the next revision.
+    `listeners` are told of each change that is not empty, once it is published.
     `by_owner` is as for Registry.
     """
 
@@ -58,8 +60,9 @@ class Writer:
         self.busy = False
         self.listeners: list[Callable[[Change], None]] = []
         self._turn = anyio.Lock()
-        self._published = anyio.Event()
+        self._watchers = Sleepers()
         self._renders: dict[str, bytes] = {}
+        self.differences: dict[tuple[Cursor | None, Cursor], list[bytes]] = {}
         self.tail = replies.tail(self.answers.cursor)
 
     def resume(self, memory: Memory) -> None:
@@ -89,6 +92,8 @@ class Writer:
                 self._publish(change, await self._record(change))
             finally:
                 self.busy = False
+            if not change.empty:
+                await self._watchers.wake()
             await self._tell(change, batch.now)
         self._log_change(change)
 
@@ -152,14 +157,13 @@ class Writer:
 
     async def wait_published(self) -> None:
         """Return at the next revision."""
-        await self._published.wait()
+        await self._watchers.sleep()
 
     def _announce(self, published: Published) -> None:
         for name in published.names:
             self._renders.pop(name, None)
+        self.differences.clear()
         self.tail = replies.tail(published.cursor)
-        waiting, self._published = self._published, anyio.Event()
-        waiting.set()
 
     def _log_change(self, change: Change) -> None:
         for file in islice(change.forgotten, MOST_LOGGED):

@@ -11,6 +11,7 @@ the way was older than one before it; else the exit status is 1.
 import contextlib
 import heapq
 import json
+import os
 import random
 import re
 import select
@@ -35,6 +36,9 @@ LEASE_SECONDS = 900
 ASK_EVERY_SECONDS = 1.0
 REPORT_SECONDS = 5.0
 TICK_SECONDS = 0.01
+WARM_UP_SECONDS = 3.0
+"""How long the other processes take to start, which is none of the daemon's load."""
+
 PROMISED_MS = 20.0
 
 _VERSION = re.compile(rb'"version":"(\d+)"')
@@ -60,7 +64,7 @@ def touch(cards: Path, count: int) -> None:
     while True:
         now = time.monotonic() - began
         while touched < now * TOUCHES_A_SECOND:
-            _touch(paths[touched % count])
+            os.utime(paths[touched % count])
             touched += 1
         while rewritten < now * REWRITES_A_SECOND:
             number = chance.randrange(min(REWRITTEN, count))
@@ -69,10 +73,6 @@ def touch(cards: Path, count: int) -> None:
             beside.write_bytes(card(number, rewritten))
             beside.rename(cards / f"{number}.json")
         time.sleep(TICK_SECONDS)
-
-
-def _touch(path: str) -> None:
-    Path(path).touch()
 
 
 def watch(path: str, cursor: str) -> None:
@@ -137,7 +137,7 @@ class Asked:
                 self._answered(number)
 
     def _ask(self, client: int) -> None:
-        among = min(REWRITTEN, self._cards) if self._chance.random() < 0.5 else self._cards  # noqa: PLR2004  # half
+        among = self._chance.choice((min(REWRITTEN, self._cards), self._cards))
         number = self._chance.randrange(among)
         frame = daemons.call("Resolve", name=f"model-{number}-0")
         self._waiting[client] = (number, time.perf_counter(), b"")
@@ -212,9 +212,10 @@ def main(seconds: str = "60", cards: str = str(CARDS)) -> int:
                 asked = Asked(daemon, count)
                 with beside("touch", str(daemon.cards), cards):
                     _load(daemon, asked, float(seconds))
+                if watchers.stdout is not None:
+                    told = os.read(watchers.stdout.fileno(), daemons.READ_BYTES)
+                    _say(f"watchers: replies and resets {told.splitlines()[-1].decode()}")
             faults = asked.faults + check_all(daemon, count)
-            told = b"" if watchers.stdout is None else watchers.stdout.read()
-            _say(f"watchers: replies and resets {told.splitlines()[-1].decode()}")
             status = daemons.ask(connection, daemons.call("GetStatus"))
             said = json.loads(status[:-1])["parameters"]
             _say(f"found by scan: {said['directories'][0]['found_by_scan']}; {said['problems']}")
@@ -226,13 +227,25 @@ def main(seconds: str = "60", cards: str = str(CARDS)) -> int:
 
 
 def _load(daemon: daemons.Daemon, asked: Asked, seconds: float) -> None:
+    asked.go_on(WARM_UP_SECONDS)
+    asked.taken.clear()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        before, used, began = len(asked.taken), daemon.cpu_seconds(), time.monotonic()
+        before, used, waited = len(asked.taken), daemon.cpu_seconds(), _waited_seconds(daemon)
+        began = time.monotonic()
         asked.go_on(REPORT_SECONDS)
-        share = (daemon.cpu_seconds() - used) / (time.monotonic() - began)
+        took = time.monotonic() - began
         row = _row(f"{seconds - (until - time.monotonic()):.0f} s", asked.taken[before:])
-        _say(f"{row}; {share:.0%} of a core, {daemon.resident_bytes() / 2**20:.1f} MiB")
+        _say(
+            f"{row}; {(daemon.cpu_seconds() - used) / took:.0%} of a core,"
+            f" {(_waited_seconds(daemon) - waited) / took:.0%} waiting for one;"
+            f" {daemon.resident_bytes() / 2**20:.1f} MiB"
+        )
+
+
+def _waited_seconds(daemon: daemons.Daemon) -> float:
+    """Return how long the daemon's loop was kept waiting for a processor: others' load, not its."""
+    return int(Path(f"/proc/{daemon.pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _row(what: str, taken: list[float]) -> str:

@@ -19,6 +19,7 @@ from discoveryd.core.history import Cursor
 from discoveryd.core.state import take_out
 from discoveryd.daemon import ledger_tables as tables
 from discoveryd.daemon.errors import StartError
+from discoveryd.daemon.ledger import Ledger
 from discoveryd.daemon.ledger_file import LedgerFile
 from discoveryd.daemon.ledger_tables import Writing
 from discoveryd.daemon.writer import Writer
@@ -384,3 +385,26 @@ async def test_what_is_owed_for_long_is_bounded(
         await until(lambda: writer.ledger.problems() == [])
     async with keeping(path) as writer:
         assert [file.file for file in take_out(writer.registry).files] == ["a"]
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+async def test_a_start_that_is_broken_off_leaves_the_ledger_as_it_was(
+    filled: Path, recalled: bool
+) -> None:
+    ledger = Ledger(str(filled))
+    writer = Writer("second", {}, ledger)
+    known = await ledger.open()
+    if recalled:
+        await ledger.recall(known, {})
+    await ledger.close(writer.apply)
+    async with keeping(filled) as after:
+        assert len(after.registry.files) == 2
+        assert after.answers.cursor == Cursor("first", 2)
+
+
+async def test_what_shows_to_be_broken_at_the_very_end_is_written_anew(filled: Path) -> None:
+    async with keeping(filled) as writer:
+        await put(writer, late=None)
+        run(filled, "DROP TABLE names")
+    async with keeping(filled) as writer:
+        assert [file.file for file in take_out(writer.registry).files] == ["early"]

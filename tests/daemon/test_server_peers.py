@@ -156,6 +156,6 @@ async def test_ten_thousand_that_leave_abruptly_leave_no_trace(
                 await asyncio.sleep(0)
     await until(lambda: server.connections == 1)
     await until(lambda: len(asyncio.all_tasks()) == begun)
-    assert open_files() == files
+    assert open_files() <= files  # fewer, where what earlier tests left is collected meanwhile
     assert server.intake.total == 0
     assert caplog.records == []

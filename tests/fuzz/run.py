@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing with atheris: `python -m tests.fuzz.run card -max_total_time=600`.
 
-The first argument is a target of targets.py; the rest is libFuzzer's. What is found new is kept in
-a directory of its own where one is named; tests/fuzz/corpus/TARGET is read but never written, since
-it is small and chosen: to choose anew, `-merge=1 tests/fuzz/corpus/TARGET FOUND` with an empty one.
+The first argument is a target of targets.py; the rest is libFuzzer's. New inputs are kept in the
+first directory that is named, so name one of your own: tests/fuzz/corpus/TARGET, which always comes
+last, is small and chosen. To choose anew: `-merge=1 tests/fuzz/corpus/TARGET YOURS`.
 atheris is no part of the project's test dependencies: `pip install atheris`.
 """
 

@@ -1,4 +1,4 @@
-"""Every input that fuzzing found worth keeping is replayed: each reaches code that others do not."""
+"""Every input that the fuzzer kept is replayed: each goes a way through the code of its own."""
 
 from collections.abc import Callable
 from pathlib import Path

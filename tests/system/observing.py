@@ -164,7 +164,8 @@ class Observers:
                 for reply in replies:
                     self.resets += reply.reset
                     if state.take(reply) and not reply.heartbeat:
-                        assert lines_from(state.workers.values()) == state.lines
+                        expected = lines_from(state.workers.values())
+                        assert expected == state.lines, f"told {state.lines}, not {expected}"
                         self.book.enter_workers(reply.cursor, dict(state.workers))
                     if self._over.is_set():
                         return
