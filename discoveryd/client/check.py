@@ -20,7 +20,7 @@ from discoveryd.core.batch import Batch, Sighting
 from discoveryd.core.card import Card
 from discoveryd.core.registry import Registry
 from discoveryd.core.text import display_path, printable
-from discoveryd.daemon.reading import is_card_name, open_directory, read_card, read_directory
+from discoveryd.daemon.disk.reading import is_card_name, open_directory, read_card, read_directory
 from discoveryd.interface import CheckReply, Verdict
 
 

@@ -1,6 +1,6 @@
 """The card: one worker's statement of what it serves, and the key it is registered under.
 
-Here live the values that the rules compare. How JSON becomes a `Card` is parsing.py's business,
+Here live the values that the rules compare. How JSON becomes a `Card` is the business of parsing/,
 how cards are compared is rules.py's. Nothing here may decide a standing.
 """
 

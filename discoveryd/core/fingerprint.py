@@ -19,8 +19,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from discoveryd.core.findings import is_list, is_object
-from discoveryd.core.roles import Role
+from discoveryd.core.parsing.findings import is_list, is_object
+from discoveryd.core.parsing.roles import Role
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -17,13 +17,12 @@ from discoveryd import __version__, interface
 from discoveryd.core.batch import Invalid, Served, Sighting
 from discoveryd.core.card import Card, InvalidCard, Key
 from discoveryd.core.history import Cursor
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.registry import Registry
 from discoveryd.core.text import path_bytes
 from discoveryd.core.verdict import Verdict
 from discoveryd.daemon import replies
-from discoveryd.daemon.answering import Peer, Tied
-from discoveryd.daemon.holds import Holds, Keeper
+from discoveryd.daemon.life.holds import Holds, Keeper
 from discoveryd.daemon.parameters import (
     Check,
     Explain,
@@ -35,7 +34,8 @@ from discoveryd.daemon.parameters import (
     Sync,
     Watch,
 )
-from discoveryd.daemon.turns import Turns
+from discoveryd.daemon.socket.answering import Peer, Tied
+from discoveryd.daemon.socket.turns import Turns
 from discoveryd.daemon.watch import watch
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import CallError, InvalidParameter, Method, Service

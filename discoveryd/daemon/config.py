@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from discoveryd.core.names import MAX_NAME_BYTES
+from discoveryd.core.parsing.names import MAX_NAME_BYTES
 from discoveryd.core.places import SOCKET_NAME, Place, default_directory, temporary_directory
 from discoveryd.core.text import has_control
-from discoveryd.daemon.allowing import Allow, read_allow
 from discoveryd.daemon.errors import ConfigError
+from discoveryd.daemon.permit.allowing import Allow, read_allow
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MODE_BITS = 0o777

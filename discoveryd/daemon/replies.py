@@ -13,7 +13,7 @@ from discoveryd.core.answers import NameLine
 from discoveryd.core.batch import Served
 from discoveryd.core.history import Cursor
 from discoveryd.core.verdict import Reason, Verdict
-from discoveryd.daemon.ledger_rows import Event
+from discoveryd.daemon.ledger.rows import Event
 from discoveryd.varlink import CallError
 
 PIECE_BYTES = 1024 * 1024

@@ -27,18 +27,18 @@ from discoveryd.core.text import path_bytes
 from discoveryd.daemon import logs
 from discoveryd.daemon.api import Api, Surroundings
 from discoveryd.daemon.config import Config
-from discoveryd.daemon.dropdir import DropDirectory
-from discoveryd.daemon.folder import Touch
-from discoveryd.daemon.following import Follower
-from discoveryd.daemon.keeping import keep
-from discoveryd.daemon.ledger import Ledger
-from discoveryd.daemon.listening import Listener, claim
-from discoveryd.daemon.liveness import Liveness
-from discoveryd.daemon.membership import unmapped_uid
-from discoveryd.daemon.permission import Permission
-from discoveryd.daemon.server import USER_CONNECTIONS, Server
-from discoveryd.daemon.store import DynamoStore
-from discoveryd.daemon.store_names import key_of
+from discoveryd.daemon.disk.dropdir import DropDirectory
+from discoveryd.daemon.disk.folder import Touch
+from discoveryd.daemon.disk.following import Follower
+from discoveryd.daemon.disk.store import DynamoStore
+from discoveryd.daemon.disk.store_names import key_of
+from discoveryd.daemon.ledger.ledger import Ledger
+from discoveryd.daemon.life.liveness import Liveness
+from discoveryd.daemon.permit.membership import unmapped_uid
+from discoveryd.daemon.permit.permission import Permission
+from discoveryd.daemon.socket.keeping import keep
+from discoveryd.daemon.socket.listening import Listener, claim
+from discoveryd.daemon.socket.server import USER_CONNECTIONS, Server
 from discoveryd.daemon.writer import Writer
 
 GRACE_SECONDS = 1.5

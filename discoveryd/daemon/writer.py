@@ -23,8 +23,8 @@ from discoveryd.core.registry import Registry
 from discoveryd.core.verdict import Serves
 from discoveryd.core.verdicts import Outcome
 from discoveryd.daemon import replies
-from discoveryd.daemon.ledger import Ledger, Memory
-from discoveryd.daemon.ledger_rows import Event
+from discoveryd.daemon.ledger.ledger import Ledger, Memory
+from discoveryd.daemon.ledger.rows import Event
 from discoveryd.daemon.waking import Sleepers
 
 SLICE_SECONDS = 0.005

@@ -3,7 +3,7 @@
 Ten thousand keys change a million times: new labels, new names (each never used before, so that
 whoever remembers names for ever is found out), new fingerprints, torn files, removals and
 re-arrivals. What is resident after the first hundred thousand changes and at the end is compared;
-it may grow by a tenth. `registry` drives a registry and its answers in this process; `daemon`
+it may grow by a tenth (B57). `registry` drives a registry and its answers in this process; `daemon`
 writes files before a daemon with its ledger, a fifth as often, and calls Sync after each round.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Batch, Found, Invalid, Sighting
 from discoveryd.core.card import InvalidCard
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.registry import Registry
 from tests.bench import daemons
 

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from discoveryd.core.card import Card, InvalidCard, Key
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 
 DATA = Path(__file__).parent.parent / "data"
 

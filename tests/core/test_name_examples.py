@@ -48,6 +48,7 @@ def test_an_alias_lives_until_the_last_worker_that_declares_it_leaves(told: Told
 
 
 def test_only_workers_that_declare_an_alias_answer_it(told: Told) -> None:
+    """B68."""
     told.put(a=card("a", ("s",), at="ns1/c/e/1"), b=card("a", at="ns2/c/e/1"))
     assert told.workers("a") == ["ns1/c/e/1", "ns2/c/e/1"]
     assert told.workers("s") == ["ns1/c/e/1"]

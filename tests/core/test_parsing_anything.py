@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from discoveryd.core.card import Card, InvalidCard, Key
-from discoveryd.core.nearmiss import Shape
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
+from discoveryd.core.parsing.nearmiss import Shape
 from discoveryd.core.verdict import Reason
 
 STEMS = st.binary(min_size=1, max_size=12).map(os.fsdecode)

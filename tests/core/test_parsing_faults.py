@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from discoveryd.core.card import InvalidCard, Key
-from discoveryd.core.document import MAX_BYTES
-from discoveryd.core.findings import MOST
+from discoveryd.core.parsing.document import MAX_BYTES
+from discoveryd.core.parsing.findings import MOST
 from tests.core.reading import envelope, faults, read
 
 NOT_JSON: list[tuple[bytes, str]] = [
@@ -36,6 +36,7 @@ NOT_JSON: list[tuple[bytes, str]] = [
 
 @pytest.mark.parametrize(("content", "said"), NOT_JSON)
 def test_what_is_not_json_is_told_in_words_that_fit(content: bytes, said: str) -> None:
+    """B10, B11."""
     with pytest.raises(InvalidCard) as caught:
         read(content)
     (reason,) = caught.value.reasons
@@ -47,6 +48,7 @@ def test_what_is_not_json_is_told_in_words_that_fit(content: bytes, said: str) -
 
 @pytest.mark.parametrize("document", [None, [], [{"display_name": "m"}], "m", 7, True])
 def test_a_card_is_an_object(document: object) -> None:
+    """B06, B07."""
     assert faults(json.dumps(document).encode()) == [("not_object", "$")]
 
 
@@ -101,6 +103,7 @@ NAMES: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
 
 @pytest.mark.parametrize(("card", "expected"), NAMES)
 def test_faulty_names(card: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    """B05, B11."""
     assert faults(card) == expected
 
 
@@ -117,6 +120,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("members", "path"), NUMBERS)
 def test_a_number_of_the_fingerprint_must_be_a_u32(members: dict[str, Any], path: str) -> None:
+    """B10."""
     assert faults({"display_name": "m"} | members) == [("out_of_range", path)]
 
 

@@ -315,6 +315,7 @@ def test_a_liveness_that_asks_for_nothing_is_none() -> None:
 
 
 def test_names_are_kept_byte_for_byte() -> None:
+    """B17."""
     for name in ("org/m:tag@q4", "gpt-4o-2024-08-06", "a%2Fb", " a b ", "cafe\u0301", "\u202ex"):
         assert read({"display_name": name, "aliases": [name + "2"]}).names == (name, name + "2")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from discoveryd.core.findings import MOST
-from discoveryd.core.nearmiss import MOST_LOOKED_AT, Shape
+from discoveryd.core.parsing.findings import MOST
+from discoveryd.core.parsing.nearmiss import MOST_LOOKED_AT, Shape
 from tests.core.reading import envelope, read
 
 ODD: list[tuple[dict[str, Any], list[str]]] = [
@@ -52,6 +52,7 @@ ODD: list[tuple[dict[str, Any], list[str]]] = [
 def test_an_oddity_is_a_warning_that_says_what_was_read_instead(
     members: dict[str, Any], warnings: list[str]
 ) -> None:
+    """B06."""
     assert list(read({"display_name": "m"} | members).warnings) == warnings
 
 
@@ -61,6 +62,7 @@ def test_a_lora_that_is_no_object_is_a_warning() -> None:
 
 
 def test_null_is_absent_for_every_member_without_a_warning() -> None:
+    """B06."""
     members = Shape.FLAT.value - {"display_name"}
     silent = read({"display_name": "m"})
     card = read({"display_name": "m"} | dict.fromkeys(members))
@@ -92,6 +94,7 @@ SLIPS = [
 
 @pytest.mark.parametrize(("slip", "meant"), SLIPS)
 def test_a_near_miss_of_a_known_member_is_a_warning(slip: str, meant: str) -> None:
+    """B05."""
     card = read({"display_name": "m", slip: "x"})
     at = f'$["{slip}"]' if "-" in slip else f"$.{slip}"
     assert card.warnings == (f"{at}: not a known member; did you mean {meant}?",)
@@ -101,6 +104,7 @@ def test_a_near_miss_of_a_known_member_is_a_warning(slip: str, meant: str) -> No
     "name", ["$schema", "comment", "x", "from_the_future", "\u00e9", "n" * 9999]
 )
 def test_an_unknown_member_that_is_near_nothing_is_no_warning(name: str) -> None:
+    """B05."""
     assert read({"display_name": "m", name: {"any": "thing"}}).warnings == ()
 
 
@@ -142,6 +146,7 @@ DOUBLED: list[tuple[bytes, str, list[str]]] = [
 def test_of_duplicate_members_the_last_counts_with_a_warning(
     content: bytes, name: str, paths: list[str]
 ) -> None:
+    """B08."""
     card = read(content)
     assert card.display_name == name
     assert list(card.warnings) == [

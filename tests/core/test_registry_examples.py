@@ -102,6 +102,7 @@ def test_sequences_of_the_rule_book_register_whom_dynamo_registers(
 
 
 def test_within_a_batch_cards_arrive_by_mtime_then_file_name(told: Told) -> None:
+    """B69."""
     cards = {"b": card("b", source="S", at="ns/c/e/2"), "a": card("a", source="T", at="ns/c/e/1")}
     assert told.put(**cards) == {"a": "serving", "b": "refused"}
     told.remove("a", "b")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discoveryd.core.card import Card, InvalidCard, Key
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.rules import compatible, conflict
 from tests.core.reading import envelope, oracle, read, store_key, vectors
 

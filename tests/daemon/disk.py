@@ -11,7 +11,7 @@ import anyio
 
 from discoveryd.core.batch import Sighting
 from discoveryd.core.card import Card
-from discoveryd.daemon.following import Follower
+from discoveryd.daemon.disk.following import Follower
 
 Heard = set[tuple[int, str]] | Literal["signal", "stop", "timeout"]
 

@@ -9,7 +9,7 @@ import anyio
 
 from discoveryd.core.batch import Found, Sighting
 from discoveryd.core.card import Card
-from discoveryd.daemon.ledger import Ledger
+from discoveryd.daemon.ledger.ledger import Ledger
 from discoveryd.daemon.writer import Writer
 
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import msgspec
 
-from discoveryd.daemon.answering import Peer, Tied
-from discoveryd.daemon.server import Server
+from discoveryd.daemon.socket.answering import Peer, Tied
+from discoveryd.daemon.socket.server import Server
 from discoveryd.varlink import CallError, Method, Service
 
 DEADLINE = 10.0

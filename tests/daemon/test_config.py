@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from discoveryd.core.places import SYSTEM_PLACE, Place
-from discoveryd.daemon.allowing import Allow
 from discoveryd.daemon.config import configure
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.errors import ConfigError, StartError
+from discoveryd.daemon.permit.allowing import Allow
 
 USER = 1000
 TEMPORARY = "/tmp/discoveryd-1000"  # noqa: S108 - checked before use: see below

@@ -1,6 +1,6 @@
 """How many connections there may be: all, one user's, and streams apart."""
 
-from discoveryd.daemon.crowd import Crowd
+from discoveryd.daemon.socket.crowd import Crowd
 
 ANN, BOB = 1001, 1002
 

@@ -12,7 +12,7 @@ import pytest
 
 from discoveryd.core.batch import Invalid
 from discoveryd.core.card import Card
-from discoveryd.daemon.dropdir import DropDirectory
+from discoveryd.daemon.disk.dropdir import DropDirectory
 from tests.daemon.disk import Collector, Deaf, card, following, replace, until
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from discoveryd.core.batch import Invalid
-from discoveryd.daemon import folder as folder_module
-from discoveryd.daemon import reading
-from discoveryd.daemon.folder import Folder
-from discoveryd.daemon.reading import Look, Stamp, is_card_name
+from discoveryd.daemon.disk import folder as folder_module
+from discoveryd.daemon.disk import reading
+from discoveryd.daemon.disk.folder import Folder
+from discoveryd.daemon.disk.reading import Look, Stamp, is_card_name
 from tests.daemon.disk import card
 
 OLD_NS = 10**18

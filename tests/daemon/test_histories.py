@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from discoveryd.core.batch import Sighting
-from discoveryd.daemon.dropdir import DropDirectory
-from discoveryd.daemon.reading import read_directory
+from discoveryd.daemon.disk.dropdir import DropDirectory
+from discoveryd.daemon.disk.reading import read_directory
 from tests.daemon.disk import Collector, card, following, replace
 
 NAMES = ["a.json", "b.json", "c.json", "d.json", os.fsdecode(b"\xfe.json"), ".e.json"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from discoveryd.daemon.leases import TICK_SECONDS, Leases, RunningTime
+from discoveryd.daemon.life.leases import TICK_SECONDS, Leases, RunningTime
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_700_000_000 * SECOND_NS

@@ -16,9 +16,9 @@ from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
 from discoveryd.core.state import FileState, Ranks, put_back, take_out
 from discoveryd.core.verdict import Standing
-from discoveryd.daemon.ledger_file import LedgerFile
-from discoveryd.daemon.ledger_owed import Owed
-from discoveryd.daemon.ledger_rows import Meta
+from discoveryd.daemon.ledger.file import LedgerFile
+from discoveryd.daemon.ledger.owed import Owed
+from discoveryd.daemon.ledger.rows import Meta
 from tests.core.cards import TORN, adapter, card, expired, forbidden
 from tests.core.recipes import Directory, Operation, mtimes, operations, operator_tables, owners
 from tests.daemon.ledgers import as_killed, keeping, put, sightings

@@ -17,11 +17,11 @@ import pytest
 
 from discoveryd.core.history import Cursor
 from discoveryd.core.state import take_out
-from discoveryd.daemon import ledger_tables as tables
 from discoveryd.daemon.errors import StartError
-from discoveryd.daemon.ledger import Ledger
-from discoveryd.daemon.ledger_file import LedgerFile
-from discoveryd.daemon.ledger_tables import Writing
+from discoveryd.daemon.ledger import tables
+from discoveryd.daemon.ledger.file import LedgerFile
+from discoveryd.daemon.ledger.ledger import Ledger
+from discoveryd.daemon.ledger.tables import Writing
 from discoveryd.daemon.writer import Writer
 from tests.core.cards import card
 from tests.daemon.disk import until
@@ -371,8 +371,8 @@ async def test_nobody_waits_for_a_disk_that_hangs(
 async def test_what_is_owed_for_long_is_bounded(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discoveryd.daemon.ledger_owed.MOST_NAMES", 50)
-    monkeypatch.setattr("discoveryd.daemon.ledger.MOST_UNWRITTEN", 50)
+    monkeypatch.setattr("discoveryd.daemon.ledger.owed.MOST_NAMES", 50)
+    monkeypatch.setattr("discoveryd.daemon.ledger.ledger.MOST_UNWRITTEN", 50)
     async with keeping(path, retry_seconds=0.3) as writer:
         await put(writer, a=card("m"))
         with connect(path) as other:

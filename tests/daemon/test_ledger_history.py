@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.daemon.ledger import Ledger
-from discoveryd.daemon.ledger_rows import Event
+from discoveryd.daemon.ledger.ledger import Ledger
+from discoveryd.daemon.ledger.rows import Event
 from discoveryd.daemon.writer import Writer
 from tests.core.cards import TORN, card
 from tests.daemon.disk import until
@@ -101,7 +101,7 @@ async def test_memory_and_file_together_tell_each_event_once(path: Path) -> None
 
 
 async def test_only_the_latest_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discoveryd.daemon.ledger_tables.MOST_EVENTS", 20)
+    monkeypatch.setattr("discoveryd.daemon.ledger.tables.MOST_EVENTS", 20)
     async with keeping(path) as writer:
         for number in range(50):
             await put(writer, a=card("m", (f"x{number}",)))
@@ -119,7 +119,7 @@ async def test_only_the_latest_are_kept(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_without_a_file_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discoveryd.daemon.ledger.MOST_UNWRITTEN", 20)
+    monkeypatch.setattr("discoveryd.daemon.ledger.ledger.MOST_UNWRITTEN", 20)
     async with keeping(None) as writer:
         for _ in range(50):
             await put(writer, a=card("m"))

@@ -16,7 +16,7 @@ import pytest
 
 from discoveryd.core.places import SOCKET_PATH_LIMIT
 from discoveryd.daemon.errors import StartError
-from discoveryd.daemon.listening import Listener, claim
+from discoveryd.daemon.socket.listening import Listener, claim
 
 SO_PASSRIGHTS = 83
 
@@ -201,7 +201,7 @@ def test_a_dead_socket_is_taken_over(path: Path) -> None:
 
 def test_a_killed_daemon_bars_nobody(path: Path) -> None:
     program = (
-        "import sys; from discoveryd.daemon.listening import claim\n"
+        "import sys; from discoveryd.daemon.socket.listening import claim\n"
         "claim(sys.argv[1]).listen(); print('there', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -12,13 +12,13 @@ import pytest
 
 from discoveryd.core.batch import Barred, Batch, Found, Invalid, Sighting
 from discoveryd.core.entry import FileRecord
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.registry import Registry
 from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
-from discoveryd.daemon.folder import Touch
-from discoveryd.daemon.leases import TICK_SECONDS, RunningTime, Seen
-from discoveryd.daemon.liveness import Liveness
-from discoveryd.daemon.processes import Process, Processes, own_pid_namespace, start_of
+from discoveryd.daemon.disk.folder import Touch
+from discoveryd.daemon.life.leases import TICK_SECONDS, RunningTime, Seen
+from discoveryd.daemon.life.liveness import Liveness
+from discoveryd.daemon.life.processes import Process, Processes, own_pid_namespace, start_of
 from tests.daemon.disk import card, until
 
 SECOND_NS = 1_000_000_000

@@ -10,11 +10,11 @@ from discoveryd.core.batch import Barred, Batch, Found, Invalid, Sighting
 from discoveryd.core.card import Card
 from discoveryd.core.registry import Registry
 from discoveryd.core.verdict import Reason, Standing
-from discoveryd.daemon.allowing import Allow, read_allow
+from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.errors import ConfigError
-from discoveryd.daemon.folder import Touch
-from discoveryd.daemon.membership import Membership, groups_of
-from discoveryd.daemon.permission import USUAL_QUOTA, Permission
+from discoveryd.daemon.permit.allowing import Allow, read_allow
+from discoveryd.daemon.permit.membership import Membership, groups_of
+from discoveryd.daemon.permit.permission import USUAL_QUOTA, Permission
 from tests.core.cards import TORN, adapter, card
 
 ANN, BEN = 1000, 1001

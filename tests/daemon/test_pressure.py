@@ -1,6 +1,6 @@
 """What all peers together may send: who is held back, for how long, and who has to go."""
 
-from discoveryd.daemon.pressure import ROOMY_READ, TIGHT_READ, Intake
+from discoveryd.daemon.socket.pressure import ROOMY_READ, TIGHT_READ, Intake
 
 
 class Sender:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.daemon import processes as processes_module
-from discoveryd.daemon.processes import Process, Processes, own_pid_namespace, start_of
+from discoveryd.daemon.life import processes as processes_module
+from discoveryd.daemon.life.processes import Process, Processes, own_pid_namespace, start_of
 from tests.daemon.disk import until
 
 Begin = Callable[..., subprocess.Popen[bytes]]

@@ -8,10 +8,16 @@ import pytest
 
 from discoveryd.core.batch import Invalid
 from discoveryd.core.card import Card
-from discoveryd.core.document import MAX_BYTES
+from discoveryd.core.parsing.document import MAX_BYTES
 from discoveryd.core.verdict import Reason
-from discoveryd.daemon import reading
-from discoveryd.daemon.reading import Stamp, is_card_name, open_directory, read_card, read_directory
+from discoveryd.daemon.disk import reading
+from discoveryd.daemon.disk.reading import (
+    Stamp,
+    is_card_name,
+    open_directory,
+    read_card,
+    read_directory,
+)
 from tests.daemon.disk import card
 
 

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from discoveryd.daemon import conversation as conversation_module
-from discoveryd.daemon.conversation import TURN
+from discoveryd.daemon.socket import conversation as conversation_module
+from discoveryd.daemon.socket.conversation import TURN
 from tests.daemon.stage import BIG, DEADLINE, Asking, Stage, call, until
 
 # Answers

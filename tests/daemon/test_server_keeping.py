@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.daemon.keeping import keep
-from discoveryd.daemon.listening import Listener, claim
-from discoveryd.daemon.server import Server
+from discoveryd.daemon.socket.keeping import keep
+from discoveryd.daemon.socket.listening import Listener, claim
+from discoveryd.daemon.socket.server import Server
 from tests.daemon.stage import DEADLINE, Asking, Toy, call, until
 
 LOOK = 0.01
@@ -82,7 +82,7 @@ async def test_a_replaced_directory_gets_socket_and_lock(socket_directory: Path)
         assert f"no directory {place}" in problem
         place.mkdir()
         await until(house.connects)
-        assert house.listener.problems() == []
+        await until(lambda: house.listener.problems() == [])
         assert (place / ".s.lock").exists()
     assert left_in(place) == []
 

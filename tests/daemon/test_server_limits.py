@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from discoveryd.core.document import MAX_BYTES
-from discoveryd.daemon.server import FRAME_LIMIT, Server
+from discoveryd.core.parsing.document import MAX_BYTES
+from discoveryd.daemon.socket.server import FRAME_LIMIT, Server
 from tests.daemon.stage import BIG, Asking, Stage, call, until
 
 KIB = 1024
@@ -258,7 +258,7 @@ async def test_no_descriptors_left_delays_connections_and_loses_none(
                 raise OSError(24, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr("discoveryd.daemon.server._ACCEPT_PAUSE", 0.01)
+    monkeypatch.setattr("discoveryd.daemon.socket.server._ACCEPT_PAUSE", 0.01)
     stage.listening = Exhausted(socket.AF_UNIX, fileno=stage.listening.detach())
     stage.listening.setblocking(False)
     stage.begin()

@@ -7,8 +7,8 @@ import pytest
 
 from discoveryd.core.card import Card, Key
 from discoveryd.core.verdict import Reason
-from discoveryd.daemon.store import DynamoStore
-from discoveryd.daemon.store_names import is_key_name, key_of, record_name
+from discoveryd.daemon.disk.store import DynamoStore
+from discoveryd.daemon.disk.store_names import is_key_name, key_of, record_name
 from tests.daemon.disk import Collector, Deaf, following, replace, until
 
 REAL = Path(__file__).parents[1] / "data" / "dynamo-store"

@@ -10,9 +10,9 @@ import pytest
 
 from discoveryd.core.batch import Barred, Sighting
 from discoveryd.core.card import Card
-from discoveryd.daemon.leases import TICK_SECONDS
-from discoveryd.daemon.liveness import Liveness
-from discoveryd.daemon.store import DynamoStore
+from discoveryd.daemon.disk.store import DynamoStore
+from discoveryd.daemon.life.leases import TICK_SECONDS
+from discoveryd.daemon.life.liveness import Liveness
 from tests.daemon.disk import Collector, until
 
 LEASE_SECONDS = 1.0

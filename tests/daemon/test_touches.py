@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.daemon.dropdir import DropDirectory
-from discoveryd.daemon.folder import Touch
+from discoveryd.daemon.disk.dropdir import DropDirectory
+from discoveryd.daemon.disk.folder import Touch
 from tests.daemon.disk import Collector, Deaf, card, following, replace, until
 
 TOUCHED_NS = 1_700_000_000_123_456_789

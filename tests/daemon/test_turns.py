@@ -2,7 +2,7 @@
 
 import asyncio
 
-from discoveryd.daemon.turns import Turns
+from discoveryd.daemon.socket.turns import Turns
 from tests.daemon.stage import until
 
 ANN, BOB = 1001, 1002

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from discoveryd.daemon import folder as folder_module
-from discoveryd.daemon import reading
-from discoveryd.daemon.dropdir import DropDirectory
-from discoveryd.daemon.watching import Notifier, native
+from discoveryd.daemon.disk import folder as folder_module
+from discoveryd.daemon.disk import reading
+from discoveryd.daemon.disk.dropdir import DropDirectory
+from discoveryd.daemon.disk.watching import Notifier, native
 from tests.daemon.disk import Collector, Deaf, Dying, Heard, card, following, replace, until
 
 
@@ -449,7 +449,7 @@ async def test_a_look_that_takes_too_long_is_a_problem(
     cards: Path, sink: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that answers no more: what is known is served, and the status says it may be old."""
-    monkeypatch.setattr("discoveryd.daemon.following.SLOW_SECONDS", 0.05)
+    monkeypatch.setattr("discoveryd.daemon.disk.following.SLOW_SECONDS", 0.05)
     hung, go_on = threading.Event(), threading.Event()
     scan = reading.scan
 

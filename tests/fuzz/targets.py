@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from discoveryd.core.card import Card, InvalidCard, Key
-from discoveryd.core.parsing import parse_card
+from discoveryd.core.parsing.cards import parse_card
 from discoveryd.daemon import parameters
 from discoveryd.varlink import (
     NEED_DATA,

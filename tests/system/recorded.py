@@ -18,7 +18,7 @@ from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
 from discoveryd.core.verdict import Serves, Standing
 from discoveryd.daemon.cli import main
-from discoveryd.daemon.ledger import Ledger, Memory
+from discoveryd.daemon.ledger.ledger import Ledger, Memory
 from discoveryd.daemon.writer import Writer
 
 

@@ -112,18 +112,21 @@ def _only_lines(text: str) -> bool:
 
 @pytest.mark.parametrize("content", [c for _, c in NOT_JSON], ids=[name for name, _ in NOT_JSON])
 def test_what_is_not_json_is_invalid(served: Host, content: bytes) -> None:
+    """B10, B11."""
     (reason,) = judge(served, content).reasons
     assert (reason.rule, reason.field) == ("not_json", "$")
 
 
 @pytest.mark.parametrize(("rule", "content"), SHAPELESS)
 def test_what_is_too_much_or_no_object_is_invalid(served: Host, rule: str, content: bytes) -> None:
+    """B06, B07."""
     (reason,) = judge(served, content).reasons
     assert reason.rule == rule
 
 
 @pytest.mark.parametrize(("field", "content"), MEMBERS)
 def test_a_faulty_member_is_named_by_its_path(served: Host, field: str, content: bytes) -> None:
+    """B05, B10, B11."""
     fields = [reason.field for reason in judge(served, content).reasons]
     # A number of 5,000 digits is more than the decoder reads; which member it is, it does not say.
     assert field in fields or (DIGITS in content and fields == ["$"])
@@ -257,6 +260,7 @@ ODDITIES = [
 
 @pytest.mark.parametrize(("path", "content"), ODDITIES)
 def test_what_dynamo_reads_past_is_a_warning(host: Host, path: str, content: bytes) -> None:
+    """B05, B06, B08."""
     verdict = host.put("odd", content)
     assert (verdict.standing, verdict.model) == ("serving", "bad")
     assert any(warning.startswith(f"{path}:") for warning in verdict.warnings), verdict.warnings

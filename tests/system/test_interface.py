@@ -16,7 +16,7 @@ from discoveryd import interface
 from discoveryd.core.batch import Sighting
 from discoveryd.daemon import parameters, replies
 from discoveryd.daemon.api import NAME, Api, Surroundings, description
-from discoveryd.daemon.holders import Holder
+from discoveryd.daemon.life.holders import Holder
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import Method
 from discoveryd.varlink.errors import CallError

@@ -78,12 +78,14 @@ def test_watches_end_with_the_daemon_after_a_whole_reply(
 
 
 def test_an_idle_connection_does_not_hold_the_end_up(start: Start) -> None:
+    """B104."""
     daemon = start().wait_ready()
     with Raw(daemon.socket):
         daemon.stop()
 
 
 def test_a_peer_that_reads_nothing_does_not_hold_the_end_up(cards: Path, start: Start) -> None:
+    """B104."""
     crowd(cards, 2_000)
     daemon = start().wait_ready()
     with Raw(daemon.socket, timeout=0.2) as raw:
@@ -95,6 +97,7 @@ def test_a_peer_that_reads_nothing_does_not_hold_the_end_up(cards: Path, start: 
 
 
 def test_the_end_comes_in_the_midst_of_a_burst_of_cards(cards: Path, start: Start) -> None:
+    """B104."""
     daemon = start().wait_ready()
     over = threading.Event()
 
@@ -119,6 +122,7 @@ def test_the_end_comes_in_the_midst_of_a_burst_of_cards(cards: Path, start: Star
 def test_the_end_comes_during_the_first_scan(
     cards: Path, root: Path, start: Start, number: signal.Signals
 ) -> None:
+    """B104."""
     crowd(cards, 5_000)
     daemon = start()
     until((root / ".s.lock").exists, "the daemon has begun")
@@ -141,13 +145,15 @@ def test_two_signals_end_it_no_worse_than_one(start: Start) -> None:
 
 
 def test_the_first_answer_is_complete(cards: Path, start: Start) -> None:
+    """B107: a bad card does not hold it up."""
     crowd(cards, 5_000)
+    (cards / "bad.json").write_bytes(b"{]")
     daemon = start().wait_ready()
     with daemon.client() as client:
         status = client.status()
-    assert status.standings == {"serving": 5_000}
+    assert status.standings == {"serving": 5_000, "invalid": 1}
     assert status.names == 5_000
-    assert sum(directory.files for directory in status.directories) == 5_000
+    assert sum(directory.files for directory in status.directories) == 5_001
     assert status.healthy
 
 

@@ -236,6 +236,7 @@ def test_two_names_of_one_source_come_and_go_apart(
 def test_an_adapter_named_as_a_base_is_refused_in_both_orders(
     workers: Workers, base_first: bool, members: Json
 ) -> None:
+    """B78."""
     name = "base" if members else "taken"
     if base_first:
         workers.put(1, name, **members)
@@ -255,6 +256,7 @@ def test_an_adapter_named_as_a_base_is_refused_in_both_orders(
 def test_a_base_named_as_an_alias_of_another_is_refused_in_both_orders(
     workers: Workers, first: int
 ) -> None:
+    """B67."""
     cards: dict[int, Json] = {1: {"name": "a", "aliases": ["b"]}, 2: {"name": "b"}}
     second = 3 - first
     assert workers.put(first, **cards[first]).standing == "serving"
@@ -266,6 +268,7 @@ def test_a_base_named_as_an_alias_of_another_is_refused_in_both_orders(
 def test_another_configuration_under_a_served_name_stands_by_and_is_in_no_answer(
     workers: Workers,
 ) -> None:
+    """B70, B75."""
     host = workers.host
     one = workers.put(1, "alias-a", kv_cache_block_size=16)
     two = workers.put(2, "alias-a", kv_cache_block_size=32)
@@ -290,6 +293,7 @@ def test_equal_primaries_with_different_sources_register_on_one_endpoint(
 
 
 def test_sources_that_differ_by_a_slash_do_not_match(neighbours: Workers) -> None:
+    """B63."""
     assert neighbours.put(1, "alias-a", source_path=SOURCE).standing == "serving"
     late = neighbours.put(2, "alias-b", source_path=f"{SOURCE}/")
     assert late.standing == "refused"

@@ -212,6 +212,7 @@ def test_a_mode_or_group_that_is_none_is_a_usage_error(
 
 
 def test_a_removed_socket_is_there_again_and_connections_go_on(root: Path, start: Start) -> None:
+    """B99."""
     (root / "cards").mkdir()
     write(root / "cards/good.json", GOOD)
     daemon = start().wait_ready()
@@ -233,6 +234,7 @@ def test_a_removed_socket_is_there_again_and_connections_go_on(root: Path, start
 
 
 def test_a_replaced_directory_gets_the_socket_back(root: Path, start: Start) -> None:
+    """B99."""
     place = root / "run"
     place.mkdir()
     (root / "cards").mkdir()

@@ -1,0 +1,1 @@
+"""Liveness: leases, processes and holds, and what ends with them."""

@@ -1,0 +1,1 @@
+"""Permission: who may claim what on a shared host."""

@@ -1,0 +1,1 @@
+"""The socket: its path, the connections on it, and the limits of both."""
