@@ -117,7 +117,7 @@ class Api:
             vendor="discoveryd",
             product="discoveryd",
             version=__version__,
-            url="https://discoveryd.io",
+            url="",  # there is no site yet, and an invented one would mislead
             interfaces={NAME: description()},
             methods={f"{NAME}.{name}": method for name, method in methods.items()},
         )
