@@ -5,7 +5,6 @@ Nothing here changes anything. Everything is looked up afresh each time, by loop
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 
 from discoveryd.core.batch import Barred, Found, Invalid
 from discoveryd.core.card import Card, Group, Key
@@ -18,6 +17,20 @@ beneath; and by whom, where that counts."""
 
 Cohort = tuple[Group, str, int | None]
 """A group, a fingerprint, and whose, where that counts."""
+
+
+class Ranks:
+    """Growing numbers, of which a copy goes on where the original is."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __iter__(self) -> "Ranks":
+        return self
+
+    def __next__(self) -> int:
+        self.last += 1
+        return self.last
 
 
 @dataclass
@@ -57,7 +70,7 @@ class PlainGates:
 
     def __post_init__(self) -> None:
         self.operators = dict(self.operator_aliases or {})
-        self.rank = self.ranks or count(1)
+        self.rank = self.ranks or Ranks()
 
     # Who is who, looked up afresh each time
 

@@ -27,7 +27,7 @@ NOT_JSON: list[tuple[bytes, str]] = [
     (b'{"display_name": "m"}x', "something after the end of the card, at line 1, column 22"),
     (b'{"display_name": "m"} {}', "something after the end of the card"),
     (b'{"display_name": "a\nb"}', "unescaped control character at line 1, column 20"),
-    (b'{\n "display_name": "m",\n}', "at line 3, column 1"),
+    (b'{\n "display_name": "m"\n "aliases": []}', "at line 3, column 2"),
     (b"\0\0\0", "is not JSON: expecting value at line 1, column 1"),
     (b"display_name: m", "is not JSON"),
     (b'{"display_name": "m", "context_length": 007}', "is not JSON"),
