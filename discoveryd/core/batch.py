@@ -33,7 +33,7 @@ Found = Card | Invalid | Barred | None
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """One look at one card file.
 
-    `file` names it for people and for ever (design: directory path and name, undecodable bytes
+    `file` names it for people and for ever (the directory's path and the name, undecodable bytes
     escaped). `mtime_ns` orders arrivals within a batch. `owner` is the file's uid. `observed` is
     the start time of the process that the card names, as it was first seen, where that is known.
     """

@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 
 class Liveness(msgspec.Struct, frozen=True, gc=False):
-    """What must hold for the card to count (design: all that are given must hold)."""
+    """What must hold for the card to count: all that is given."""
 
     lease_seconds: float | None = None
     pid: int | None = None

@@ -368,6 +368,39 @@ async def test_nobody_waits_for_a_disk_that_hangs(
         assert writer.answers.cursor == Cursor(epoch, 21)
 
 
+async def test_two_threads_are_never_in_the_file_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writing that hangs is given up, and the one that waited for it must not begin then."""
+    free = threading.Event()
+    write = LedgerFile.write
+    inside: list[Writing] = []
+    most: list[int] = []
+
+    def hang(self: LedgerFile, writing: Writing) -> None:
+        inside.append(writing)
+        most.append(len(inside))
+        if writing.meta is None:
+            free.wait(30)
+        write(self, writing)
+        inside.remove(writing)
+
+    async with keeping(path, patience_seconds=0.3) as writer:
+        monkeypatch.setattr(LedgerFile, "write", hang)
+        await put(writer, a=card("m"))
+        await until(lambda: any(writing.meta is None for writing in inside))
+        await put(writer, b=card("n", at="ns/d/e/1"))
+        await put(writer, c=card("o", at="ns/f/e/1"))
+        assert "takes too long" in writer.ledger.problems()[0]
+        assert await writer.ledger.history(None, "m", 1) != []
+        free.set()
+        await until(lambda: writer.ledger.problems() == [])
+        state = take_out(writer.registry)
+    assert set(most) == {1}
+    async with keeping(path) as writer:
+        assert take_out(writer.registry) == state
+
+
 async def test_what_is_owed_for_long_is_bounded(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

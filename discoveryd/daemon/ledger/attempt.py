@@ -30,7 +30,9 @@ class Attempt:
     def make(self, file: LedgerFile) -> None:
         """Write. Nothing but a thread's."""
         with self._beginning:
-            if self._given_up:
+            # The loop may have stopped waiting for another attempt that still hangs in there: two
+            # threads in one database are its end, and the process's.
+            if self._given_up or not file.take():
                 return
             self._begun = True
         try:
@@ -43,6 +45,8 @@ class Attempt:
             self.fault = fault
         except BaseException as defect:  # noqa: BLE001 - raised again on the loop
             self.defect = defect
+        finally:
+            file.give()
         self.over = True
 
     def give_up(self) -> bool:

@@ -16,6 +16,7 @@ import logging
 import os
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,19 @@ class LedgerFile:
         self._lock = -1
         self._born: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
+        self._alone = threading.RLock()
+
+    def take(self) -> bool:
+        """Claim the file for this thread, without waiting; return False where another has it.
+
+        A thread that hangs keeps it, although nobody waits for that thread any more. What is taken
+        is given back with `give`, as often.
+        """
+        return self._alone.acquire(blocking=False)
+
+    def give(self) -> None:
+        """Give back what this thread has taken."""
+        self._alone.release()
 
     @property
     def opened(self) -> bool:
@@ -101,6 +115,14 @@ class LedgerFile:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def leave(self) -> None:
+        """Give it up, unless a thread that hangs still has it: then the process's end does."""
+        if self.take():
+            try:
+                self.close()
+            finally:
+                self.give()
 
     # The start. Both raise Unusable, `begin` also Taken.
 
@@ -143,8 +165,13 @@ class LedgerFile:
         self, files: Sequence[str] | None, name: str | None, *, upto: int, limit: int
     ) -> list[Event]:
         """Return the latest events of files, or of a name, or of all. See tables.py."""
-        with self._reading() as connection:
-            return tables.find(connection, files, name, upto=upto, limit=limit)
+        if not self.take():
+            raise Unusable(f"{self.display} is being written, which takes too long")
+        try:
+            with self._reading() as connection:
+                return tables.find(connection, files, name, upto=upto, limit=limit)
+        finally:
+            self.give()
 
     def write(self, writing: Writing) -> None:
         """Write all of it or nothing; where the file is not open it is opened first.

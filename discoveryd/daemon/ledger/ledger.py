@@ -343,7 +343,7 @@ class Ledger:
             await self._write_events()
         if self._stuck is None:
             with anyio.move_on_after(self._patience_seconds, shield=True):
-                await anyio.to_thread.run_sync(file.close, abandon_on_cancel=True)
+                await anyio.to_thread.run_sync(file.leave, abandon_on_cancel=True)
 
 
 def _new_epoch() -> str:
