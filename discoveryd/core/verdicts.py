@@ -5,7 +5,7 @@ thing remembered is what was said last, so that a change of it can be told.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from discoveryd.core.arbiter import Arbiter
@@ -137,19 +137,19 @@ class Verdicts:
         return reasons_for(self.arbiter, self.arbiter.entries[card.key])
 
     def verdicts_for(self, name: str) -> Iterator[Verdict]:
-        """Yield the verdicts of every file whose last valid card asks for the name."""
-        for file in self.files.asking_for(name):
-            verdict = self.verdict(file)
-            if verdict is not None:
-                yield verdict
+        """The verdicts of every file whose last valid card asks for the name."""
+        return self._verdicts(self.files.asking_for(name))
 
     def waiting_for(self, name: str) -> list[str]:
         """The files whose card asks for the name and does not serve what it holds now."""
         return [file for file in self.files.asking_for(name) if file in self._unsettled]
 
     def unsettled(self) -> Iterator[Verdict]:
-        """Yield the verdicts of every file that is not serving its present content."""
-        for file in list(self._unsettled):
+        """The verdicts of every file that is not serving its present content."""
+        return self._verdicts(tuple(self._unsettled))
+
+    def _verdicts(self, files: Iterable[str]) -> Iterator[Verdict]:
+        for file in files:
             verdict = self.verdict(file)
             if verdict is not None:
                 yield verdict

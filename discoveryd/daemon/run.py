@@ -229,7 +229,7 @@ class Daemon:
         """Return the key that a file in a Dynamo store has by its name."""
         folder, _, name = file.rpartition("/")
         for directory in self._directories:
-            if directory.status.layout == "dynamo" and directory.display == folder:
+            if directory.display == folder and directory.status.layout == "dynamo":
                 key = key_of(path_bytes(name))
                 return key if isinstance(key, Key) else None
         return None
