@@ -7,9 +7,11 @@ made beforehand, counts NULs in what comes back, and runs on another processor w
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+PAUSE_SECONDS = 0.03
 START_SECONDS = 60.0
 READ_BYTES = 1 << 18
 
@@ -192,3 +195,18 @@ def _wait_for(daemon: Daemon) -> None:
             time.sleep(0.0005)
         else:
             return
+
+
+def pause() -> None:
+    """Wait a moment between two measurements, out of step with any clock of the daemon's."""
+    time.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+
+
+def say(what: str, seconds: list[float]) -> None:
+    """Print what was measured: median, 95th in 100 and best, in milliseconds."""
+    ordered = sorted(1e3 * taken for taken in seconds)
+    late = ordered[len(ordered) * 95 // 100]
+    sys.stdout.write(
+        f"{what:36} {statistics.median(ordered):7.2f} ms at the median, {late:.2f} at the 95th in"
+        f" 100, {ordered[0]:.2f} at best\n"
+    )

@@ -6,9 +6,7 @@ look: one asks Resolve again and again, one is told by Watch.
 """
 
 import json
-import random
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -18,7 +16,6 @@ from tests.bench import daemons
 
 CARDS = 1000
 DEATHS = 100
-PAUSE_SECONDS = 0.03
 DEADLINE_SECONDS = 10.0
 
 _HOLD = """
@@ -64,7 +61,7 @@ def until_unresolved(daemon: daemons.Daemon, number: int, worker: subprocess.Pop
     with daemon.connect() as connection:
         if daemons.ask(connection, frame).startswith(b'{"error"'):
             raise RuntimeError(f"model-{number} is not served")
-        _pause()
+        daemons.pause()
         began = time.perf_counter()
         worker.kill()
         while not daemons.ask(connection, frame).startswith(b'{"error"'):
@@ -79,7 +76,7 @@ def until_told(daemon: daemons.Daemon, number: int, worker: subprocess.Popen[byt
     asked = {"method": "io.discoveryd.Models.Watch", "parameters": named, "more": True}
     with daemon.connect() as connection:
         daemons.ask(connection, json.dumps(asked).encode() + b"\0")
-        _pause()
+        daemons.pause()
         began = time.perf_counter()
         worker.kill()
         told = _receive(connection)
@@ -104,7 +101,7 @@ def main() -> None:
                 ("holder killed -> a watcher is told", by_hold, until_told),
             ]
             for what, begin, away in ways:
-                _say(what, [_die(daemon, next(numbers), begin, away) for _ in range(DEATHS)])
+                daemons.say(what, [_die(daemon, next(numbers), begin, away) for _ in range(DEATHS)])
 
 
 def _die(daemon: daemons.Daemon, number: int, begin: Begin, away: Away) -> float:
@@ -128,19 +125,6 @@ def _receive(connection: socket.socket) -> bytes:
     while not received.endswith(b"\0"):
         received += connection.recv(daemons.READ_BYTES)
     return received
-
-
-def _pause() -> None:
-    time.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # out of step with any clock
-
-
-def _say(what: str, seconds: list[float]) -> None:
-    ordered = sorted(1e3 * taken for taken in seconds)
-    late = ordered[len(ordered) * 95 // 100]
-    sys.stdout.write(
-        f"{what:36} {statistics.median(ordered):7.2f} ms at the median, {late:.2f} at the 95th in"
-        f" 100, {ordered[0]:.2f} at best\n"
-    )
 
 
 if __name__ == "__main__":

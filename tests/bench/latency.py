@@ -6,15 +6,12 @@ what the idle daemon itself takes of a processor.
 """
 
 import json
-import random
-import statistics
 import sys
 import time
 
 from tests.bench import daemons
 
 CARDS = 200
-PAUSE_SECONDS = 0.03
 IDLE_SECONDS = 10.0
 DEADLINE_SECONDS = 10.0
 
@@ -24,7 +21,7 @@ def until_resolved(daemon: daemons.Daemon, number: int) -> float:
     frame = daemons.call("Resolve", name=f"acme/model-{number}")
     content = daemons.flat_card(number)
     with daemon.connect() as connection:
-        _pause()
+        daemons.pause()
         began = time.perf_counter()
         daemon.put(f"{number}.json", content)
         while daemons.ask(connection, frame).startswith(b'{"error"'):
@@ -38,7 +35,7 @@ def until_synced(daemon: daemons.Daemon, number: int) -> float:
     content = daemons.flat_card(number)
     frame = daemons.call("Sync", files=[f"{number}.json"])
     with daemon.connect() as connection:
-        _pause()
+        daemons.pause()
         began = time.perf_counter()
         daemon.put(f"{number}.json", content)
         reply = daemons.ask(connection, frame)
@@ -67,23 +64,10 @@ def main() -> None:
         numbers = iter(range(2 * CARDS))
         resolved = [until_resolved(daemon, next(numbers)) for _ in range(CARDS)]
         synced = [until_synced(daemon, next(numbers)) for _ in range(CARDS)]
-        _say("renamed -> resolvable", resolved)
-        _say("renamed -> Sync(file) returned", synced)
+        daemons.say("renamed -> resolvable", resolved)
+        daemons.say("renamed -> Sync(file) returned", synced)
         share = idle_share(daemon)
-        sys.stdout.write(f"{'idle daemon, of one processor':34} {share * 100:8.2f} %\n")
-
-
-def _pause() -> None:
-    time.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # out of step with any clock
-
-
-def _say(what: str, seconds: list[float]) -> None:
-    ordered = sorted(1e3 * taken for taken in seconds)
-    late = ordered[len(ordered) * 95 // 100]
-    sys.stdout.write(
-        f"{what:34} {statistics.median(ordered):8.2f} ms at the median, {late:.2f} at the 95th in"
-        f" 100, {ordered[0]:.2f} at best\n"
-    )
+        sys.stdout.write(f"{'idle daemon, of one processor':36} {share * 100:7.2f} %\n")
 
 
 if __name__ == "__main__":
