@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from tests.daemon.living import Gate, telling
 from tests.daemon.stage import Stage
 
 
@@ -41,3 +43,19 @@ async def stage(socket_directory: Path) -> AsyncIterator[Stage]:
         await client.close()
     await stage.server.close(0.0)
     stage.listening.close()
+
+
+@pytest.fixture
+async def gate() -> AsyncIterator[Gate]:
+    """Give a liveness gate that tells of deaths; its clocks are the test's."""
+    gate = Gate()
+    async with telling(gate):
+        yield gate
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """Give a process that does nothing, which the test may kill."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
