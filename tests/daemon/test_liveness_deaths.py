@@ -2,13 +2,21 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
+from contextlib import aclosing
 
-from discoveryd.core.batch import Barred
+import msgspec
+import pytest
+
+from discoveryd.core.batch import Barred, Change, Sighting
 from discoveryd.core.entry import FileRecord
 from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.verdict import Reason, Serves, Standing
 from discoveryd.daemon.disk.folder import Touch
+from discoveryd.daemon.life.holds import Holds
 from discoveryd.daemon.life.processes import own_pid_namespace, start_of
+from discoveryd.daemon.writer import Writer
+from discoveryd.varlink import PermissionDenied
 from tests.daemon.disk import card, until
 from tests.daemon.living import FILE, NOW_NS, SECOND_NS, TORN, Gate, User, living, restart, telling
 
@@ -200,6 +208,46 @@ async def test_nobody_dies_of_the_daemons_own_end(
     child.wait()
     await gate.settle()
     assert gate.rules() == []
+
+
+class Files:
+    """A directory that shows its file to the gate when it is looked at."""
+
+    def __init__(self, gate: Gate, writer: Writer, content: bytes) -> None:
+        self._gate, self._writer, self._content = gate, writer, content
+
+    def files_named(self, file: str) -> list[str]:
+        return [FILE, f"/elsewhere/{file}"]
+
+    async def sync(self, files: Sequence[str] | None) -> None:
+        assert files == ["a.json"]
+        found = parse_card(self._content, stem="a")
+        seen = Sighting(file=FILE, found=found, mtime_ns=NOW_NS, owner=1000)
+        await self._writer.apply(self._gate.liveness.judge([seen]))
+
+
+async def test_a_card_that_is_held_when_it_is_first_seen_was_never_expired(gate: Gate) -> None:
+    writer = Writer("epoch", {})
+    changes: list[Change] = []
+    writer.listeners.append(changes.append)
+    holds = Holds(writer, gate.liveness, Files(gate, writer, living(held=True)), 1 << 20)
+    async with aclosing(holds.hold(["a.json"], 1000)) as told:
+        (verdict,) = msgspec.json.decode(await anext(told))["verdicts"]
+        assert (verdict["file"], verdict["standing"]) == (FILE, "serving")
+        assert [list(change.judged) for change in changes] == [[FILE]]
+        assert gate.liveness._holders._holders.keys() == {FILE}
+    assert not gate.liveness._holders._holders
+
+
+async def test_a_hold_of_another_users_file_keeps_nothing_alive_and_is_refused(gate: Gate) -> None:
+    writer = Writer("epoch", {})
+    holds = Holds(writer, gate.liveness, Files(gate, writer, living(held=True)), 1 << 20)
+    with pytest.raises(PermissionDenied):
+        await anext(holds.hold(["a.json"], 1001))
+    verdict = writer.registry.verdict(FILE)
+    assert verdict is not None
+    assert verdict.standing is Standing.EXPIRED
+    assert not gate.liveness._holders._holders
 
 
 # Restarts

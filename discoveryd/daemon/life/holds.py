@@ -1,12 +1,15 @@
 """The Hold stream: cards that live as long as a connection, and their verdicts.
 
-A hold begins with a look at the files, so that it never meets a card that is not yet known; it is
-entered with the liveness gate, and struck out when the stream ends, however that happens. Between,
-the verdicts of all its files are said again whenever one of them has changed since they were said
-last. A slow reader is told less often, of the present only, like a watcher.
+A hold is entered with the liveness gate before its files are looked at, so that a card that was
+dropped a moment ago is held when it is first seen, instead of dying and coming back; who may not
+hold a file does not keep it alive meanwhile, since its owner decides that. It is struck out when
+the stream ends, however that happens. Between, the verdicts of all its files are said again
+whenever one of them has changed since they were said last. A slow reader is told less often, of the
+present only, like a watcher.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from itertools import chain
 from typing import Protocol
 
 import anyio
@@ -62,23 +65,25 @@ class Holds:
         self._attending: dict[str, list[_Hold]] = {}
         writer.listeners.append(self._note)
 
-    async def hold(self, named: Sequence[str], uid: int) -> AsyncIterator[bytes]:
+    async def hold(self, named: Sequence[str], uid: int) -> AsyncGenerator[bytes]:
         """Hold the files of these names until closed; yield their verdicts, again at each change.
 
         Raises NoSuchFile, and PermissionDenied where a file is not that user's.
         """
-        await self._disk.sync(named)
-        async with self._writer.settled() as registry:
-            files = self._known(registry, named)
-            for file in files:
-                verdict = registry.verdict(file)
-                if verdict is not None and not may_hold(uid, verdict.owner_uid):
-                    raise PermissionDenied
         hold = _Hold(uid)
-        for file in files:
-            self._attending.setdefault(file, []).append(hold)
+        entered = list(dict.fromkeys(chain.from_iterable(map(self._disk.files_named, named))))
+        attended: list[str] = []
         try:
-            await self._keeper.hold(hold, files)
+            await self._keeper.hold(hold, entered)
+            await self._disk.sync(named)
+            async with self._writer.settled() as registry:
+                files = self._known(registry, named)
+                self._check_owners(registry, files, uid)
+            self._keeper.release(hold, [file for file in entered if file not in files])
+            entered = files
+            for file in files:
+                self._attending.setdefault(file, []).append(hold)
+            attended = files
             while True:
                 hold.changed = anyio.Event()
                 async with self._writer.settled() as registry:
@@ -86,11 +91,17 @@ class Holds:
                 yield said
                 await hold.changed.wait()
         finally:
-            self._keeper.release(hold, files)
-            for file in files:
+            self._keeper.release(hold, entered)
+            for file in attended:
                 self._attending[file].remove(hold)
                 if not self._attending[file]:
                     del self._attending[file]
+
+    def _check_owners(self, registry: Registry, files: Iterable[str], uid: int) -> None:
+        for file in files:
+            verdict = registry.verdict(file)
+            if verdict is not None and not may_hold(uid, verdict.owner_uid):
+                raise PermissionDenied
 
     def _known(self, registry: Registry, named: Sequence[str]) -> list[str]:
         files: dict[str, None] = {}
