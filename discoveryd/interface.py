@@ -182,6 +182,13 @@ class HistoryReply(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...]
 
 
+class ReloadReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What another configuration changed, and what of it was not taken over, in words."""
+
+    changed: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How the daemon is."""
 

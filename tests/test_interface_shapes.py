@@ -30,6 +30,7 @@ REPLIES: dict[str, type[msgspec.Struct]] = {
     "Watch": interface.WatchReply,
     "Hold": interface.HoldReply,
     "History": interface.HistoryReply,
+    "Reload": interface.ReloadReply,
     "GetStatus": interface.Status,
 }
 ERRORS: dict[str, type[msgspec.Struct]] = {

@@ -162,6 +162,11 @@ class Answers:
         """How many names are served, operator aliases included."""
         return len(self._answers) + sum(self.line(name) is not None for name in self._operator)
 
+    @property
+    def models(self) -> int:
+        """How many names are served that others may stand for: primaries and adapters."""
+        return sum(answer.kind != "alias" for answer in self._answers.values())
+
     def publish(self, change: Change) -> Published | None:
         """Take a change over as the next revision; None for a change that is none."""
         if change.empty:

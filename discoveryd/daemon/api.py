@@ -36,6 +36,7 @@ from discoveryd.daemon.parameters import (
 )
 from discoveryd.daemon.socket.answering import Peer, Tied
 from discoveryd.daemon.socket.turns import Turns
+from discoveryd.daemon.upkeep import Steward, Upkeep
 from discoveryd.daemon.watch import watch
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import CallError, InvalidParameter, Method, Service
@@ -56,7 +57,7 @@ WHOLE_BYTES = 16 * 1024 * 1024
 """The most that an answer to a call without `more` may hold."""
 
 
-class Disk(Protocol):
+class Disk(Steward, Protocol):
     """What the methods need of the world outside."""
 
     def files_named(self, file: str) -> Sequence[str]:
@@ -75,20 +76,6 @@ class Disk(Protocol):
         """Look at these files, or at everything; return when what was found has been applied."""
         ...
 
-    def status(self) -> "Surroundings":
-        """Return how everything but the registry is."""
-        ...
-
-
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """How everything but the registry is."""
-
-    uptime_seconds: float
-    directories: tuple[interface.Directory, ...]
-    watchers: int
-    connections: int
-    problems: tuple[str, ...] = ()
-
 
 class Api:
     """Answers calls from a writer's answers and registry; `keeper` keeps held cards alive."""
@@ -98,6 +85,7 @@ class Api:
         self._disk = disk
         self._turns = Turns()
         self._holds = Holds(writer, keeper, disk, WHOLE_BYTES)
+        self._upkeep = Upkeep(writer, disk)
 
     def service(self) -> Service:
         """Return the methods as a Varlink service."""
@@ -111,7 +99,8 @@ class Api:
             "Hold": Method(Hold, self.hold, more="required"),
             "Watch": Method(Watch, self.watch, more="required"),
             "History": Method(History, self.history),
-            "GetStatus": Method(Nothing, self.get_status),
+            "Reload": Method(Nothing, self._upkeep.reload),
+            "GetStatus": Method(Nothing, self._upkeep.get_status),
         }
         return Service(
             vendor="discoveryd",
@@ -280,7 +269,7 @@ class Api:
             raise InvalidParameter("files")
         return Tied(self._holds.hold(asked.files, peer.uid))
 
-    # The daemon
+    # What changes
 
     def watch(self, asked: Watch, *_: object) -> AsyncIterator[bytes]:
         """Return the stream of what changes."""
@@ -302,29 +291,6 @@ class Api:
         if len(reply) > WHOLE_BYTES:
             raise replies.too_large(len(reply), WHOLE_BYTES)
         return reply
-
-    async def get_status(self, *_: object) -> bytes:
-        """Return how the daemon is."""
-        around = self._disk.status()
-        problems = [each.problem for each in around.directories if each.problem is not None]
-        problems += around.problems
-        async with self._writer.settled() as registry:
-            return replies.encode(
-                interface.Status(
-                    version=__version__,
-                    cursor=replies.cursor(self._writer.answers.cursor),
-                    uptime_seconds=around.uptime_seconds,
-                    directories=around.directories,
-                    standings=self._writer.standings,
-                    names=len(self._writer.answers),
-                    idle_cohorts=tuple(registry.idle_cohorts()),
-                    watchers=around.watchers,
-                    connections=around.connections,
-                    healthy=not problems
-                    and all(d.watching or d.backend == "polling" for d in around.directories),
-                    problems=tuple(problems),
-                )
-            )
 
 
 def description() -> str:

@@ -3,19 +3,21 @@
 Exit status: 0 ended as asked; 1 could not start; 2 usage or configuration.
 """
 
-import importlib.util
 import os
 import resource
+import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-import anyio
 import click
 
 from discoveryd import __version__
-from discoveryd.core.text import printable
-from discoveryd.daemon import config, logs
+from discoveryd.daemon import config, logs, service
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.errors import ConfigError, StartError
+from discoveryd.daemon.settings import LOG_LEVELS
+from discoveryd.daemon.systemd import activation, watchdog
+from discoveryd.daemon.systemd.notify import Notifier
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -26,10 +28,10 @@ def main(args: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.ClickException as error:
-        _complain(f"{error.format_message()} See discoveryd --help.")
+        logs.complain(f"{error.format_message()} See discoveryd --help.")
         return error.exit_code
     except ConfigError as error:
-        _complain(str(error))
+        logs.complain(str(error))
         return 2
     return status if isinstance(status, int) else 0
 
@@ -74,7 +76,7 @@ def command() -> None:
 )
 @click.option(
     "--log-level",
-    type=click.Choice(config.LOG_LEVELS, case_sensitive=False),
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
     help="The least level that is logged.  [default: info]",
 )
 def serve(  # noqa: PLR0913 - one a flag, all by keyword
@@ -90,38 +92,42 @@ def serve(  # noqa: PLR0913 - one a flag, all by keyword
 ) -> int:
     """Watch the drop directories and answer on the socket, until SIGINT or SIGTERM.
 
+    SIGHUP reads the configuration again, as discoveryctl reload does.
+
     Flags win over the variables DISCOVERYD_CARDS and DISCOVERYD_SOCKET, these over the
     configuration file. By default both are in /run/discoveryd for root, else in
     $XDG_RUNTIME_DIR/discoveryd.
     """
-    told = config.configure(
-        cards=cards,
-        dynamo=dynamo,
-        socket=socket,
-        socket_mode=socket_mode,
-        socket_group=socket_group,
-        state=state,
-        log_level=log_level,
-        file=file,
-    )
-    logs.set_up(told.log_level)
-    _allow_open_files()
-    try:
-        if told.place is not None:
-            make_place(told.place, os.geteuid())
-        return _run(told)
-    except* StartError as failures:
-        for failure in _leaves(failures):
-            _complain(str(failure))
+    sys.excepthook = logs.crashed
+    with service.hangups_held():
+        notifier = Notifier.from_environment(os.environ)
+        watchdog_seconds = watchdog.interval_from_environment(os.environ)
+        try:
+            passed = activation.passed(os.environ)
+            configure = partial(
+                config.configure,
+                cards=cards,
+                dynamo=dynamo,
+                socket=socket,
+                socket_mode=socket_mode,
+                socket_group=socket_group,
+                state=state,
+                log_level=log_level,
+                file=file,
+                passed_socket=passed.path,
+                passed_mode=passed.mode,
+            )
+            told = configure()
+            logs.set_up(told.log_level)
+            _allow_open_files()
+            if told.place is not None:
+                make_place(told.place, os.geteuid())
+            manager = service.Manager(notifier, watchdog_seconds, passed)
+            return service.run(told, configure, manager)
+        except* StartError as failures:
+            for failure in _leaves(failures):
+                logs.complain(str(failure))
     return 1
-
-
-def _run(told: config.Config) -> int:
-    # Late, so that --help and usage errors do not wait for it.
-    from discoveryd.daemon.run import serve as serve_until_asked  # noqa: PLC0415
-
-    fast = importlib.util.find_spec("uvloop") is not None
-    return anyio.run(serve_until_asked, told, backend_options={"use_uvloop": fast})
 
 
 def _allow_open_files() -> None:
@@ -136,7 +142,3 @@ def _leaves(group: BaseExceptionGroup[StartError]) -> Iterator[StartError]:
             yield from _leaves(inner)
         else:
             yield inner
-
-
-def _complain(sentence: str) -> None:
-    click.echo(f"discoveryd: {printable(sentence)}", err=True)

@@ -10,19 +10,23 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from discoveryd.core.answers import Answers, Published
 from discoveryd.core.batch import Batch, Change, Sighting
 from discoveryd.core.card import Card
 from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
+from discoveryd.core.rejudging import difference, rejudged
 from discoveryd.core.verdict import Serves
 from discoveryd.core.verdicts import Outcome
 from discoveryd.daemon import replies
+from discoveryd.daemon.collecting import without_collecting
 from discoveryd.daemon.ledger.ledger import Ledger, Memory
 from discoveryd.daemon.ledger.rows import Event
 from discoveryd.daemon.waking import Sleepers
@@ -78,8 +82,13 @@ class Writer:
         self,
         sightings: Sequence[Sighting] = (),
         operator_aliases: Mapping[str, str] | None = None,
+        *,
+        by_owner: bool | None = None,
     ) -> None:
-        """Apply one batch, and publish what it changed. Batches are applied in order of arrival."""
+        """Apply one batch, and publish what it changed. Batches are applied in order of arrival.
+
+        With `by_owner` everything is judged anew before, where it was judged otherwise so far.
+        """
         async with self._turn:
             self.busy = True
             try:
@@ -88,7 +97,13 @@ class Writer:
                     operator_aliases=operator_aliases,
                     now=time.time(),
                 )
+                before = self.registry
+                if by_owner not in (None, before.arbiter.by_owner):
+                    await self._rejudge(by_owner=bool(by_owner))
                 change = await self._judge(batch)
+                if self.registry is not before:
+                    aliases = change.operator_aliases
+                    change = difference(before, self.registry, aliases, batch.now)
                 self._publish(change, await self._record(change))
             finally:
                 self.busy = False
@@ -96,6 +111,12 @@ class Writer:
                 await self._watchers.wake()
             await self._tell(change, batch.now)
         self._log_change(change)
+
+    async def _rejudge(self, *, by_owner: bool) -> None:
+        """Judge everything anew, in a thread: nobody may ask the registry until this returns."""
+        anew = partial(rejudged, self.registry, self.ledger.ranks, by_owner=by_owner)
+        with without_collecting():
+            self.registry = await anyio.to_thread.run_sync(anew)
 
     async def _record(self, change: Change) -> Cursor:
         history = self.answers.history

@@ -20,7 +20,7 @@ SOCKET = "io.discoveryd.Models"
 def system_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep this host's own configuration out."""
     file = tmp_path / "etc.toml"
-    monkeypatch.setattr("discoveryd.daemon.config.SYSTEM_FILE", str(file))
+    monkeypatch.setattr("discoveryd.daemon.config_file.SYSTEM_FILE", str(file))
     return file
 
 

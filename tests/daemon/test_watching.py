@@ -449,7 +449,7 @@ async def test_a_look_that_takes_too_long_is_a_problem(
     cards: Path, sink: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that answers no more: what is known is served, and the status says it may be old."""
-    monkeypatch.setattr("discoveryd.daemon.disk.following.SLOW_SECONDS", 0.05)
+    monkeypatch.setattr("discoveryd.daemon.disk.pulse.SLOW_SECONDS", 0.05)
     hung, go_on = threading.Event(), threading.Event()
     scan = reading.scan
 

@@ -93,3 +93,32 @@ async def test_what_was_rendered_of_a_name_is_forgotten_when_the_name_changes() 
     await writer.apply([Sighting(file="/cards/1.json", found=None)])
     assert writer.render("m0") == b"rendered"
     assert writer.render("m1") is None
+
+
+async def test_owners_come_to_count_in_one_revision_with_the_batch_that_brings_it() -> None:
+    writer = Writer("epoch", {})
+    shared = [
+        Sighting(file=f"/cards/{owner}", found=card("m", at=f"ns/c/e/{owner}"), owner=owner)
+        for owner in (1000, 1001)
+    ]
+    await writer.apply(shared[:1])
+    await writer.apply(shared[1:])
+    answered: list[int] = []
+
+    async def look() -> None:
+        while writer.answers.cursor.revision == 2:
+            found = writer.answers.resolve("m")
+            answered.append(0 if found is None else len(found[0].workers))
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await writer.apply(sightings(1), {"gpt": "m"}, by_owner=True)
+    assert set(answered) == {2}
+    assert writer.answers.cursor.revision == 3
+    assert writer.standings == {"serving": 2, "blocked": 1}
+    found = writer.answers.resolve("gpt")
+    assert found is not None
+    assert [served.file for served in found[0].workers] == ["/cards/1000"]
+    await writer.apply(by_owner=True)
+    assert writer.answers.cursor.revision == 3

@@ -72,10 +72,10 @@ class Daemon:
 
     It lives below `root`, where it has the directories `cards` and `store` and the socket `s`. With
     `arguments` it is told just these instead. `prefix` is a command that starts it, `at` the socket
-    where it is not the usual one.
+    where it is not the usual one, `descriptors` what it inherits besides stdin, stdout and stderr.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one a choice of a test, all by keyword
         self,
         root: Path,
         arguments: Sequence[str] | None = None,
@@ -83,6 +83,7 @@ class Daemon:
         environ: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
         at: Path | None = None,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.root = root
         self.cards = root / "cards"
@@ -103,6 +104,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
+                pass_fds=descriptors,
             )
 
     def usual_arguments(self) -> list[str]:

@@ -15,8 +15,9 @@ import varlink.scanner as idl  # type: ignore[import-untyped]  # it has no types
 from discoveryd import interface
 from discoveryd.core.batch import Sighting
 from discoveryd.daemon import parameters, replies
-from discoveryd.daemon.api import NAME, Api, Surroundings, description
+from discoveryd.daemon.api import NAME, Api, description
 from discoveryd.daemon.life.holders import Holder
+from discoveryd.daemon.upkeep import Surroundings
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import Method
 from discoveryd.varlink.errors import CallError
@@ -43,6 +44,12 @@ class NoDisk:
         raise AssertionError(files)
 
     def status(self) -> Surroundings:
+        raise AssertionError
+
+    def may_reload(self, uid: int) -> bool:
+        raise AssertionError(uid)
+
+    async def reload(self) -> interface.ReloadReply:
         raise AssertionError
 
 

@@ -5,7 +5,6 @@ everything that wants a look (an event, a Sync, the clock) adds to what the next
 theory stands at the top of dropdir.py; how looks become sightings is said by the layout.
 """
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -20,9 +19,11 @@ from discoveryd.core.batch import Sighting
 from discoveryd.core.text import display_path
 from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.disk.layout import Layout
-from discoveryd.daemon.disk.mounts import tells_nothing
+from discoveryd.daemon.disk.mounts import private_temporary, tells_nothing
+from discoveryd.daemon.disk.pulse import Pulse
+from discoveryd.daemon.disk.saying import Saying
 from discoveryd.daemon.disk.unannounced import Unannounced
-from discoveryd.daemon.disk.watching import Arm, Lookout
+from discoveryd.daemon.disk.watching import SILENT_SECONDS, Arm, Lookout
 
 Sink = Callable[[Sequence[Sighting]], Awaitable[None]]
 """Applies one batch of sightings; returns when it is applied."""
@@ -41,15 +42,6 @@ POLL_SECONDS = 0.5
 
 STEP_MS = 4
 """How often the notifier looks for news, in milliseconds: the latency of an event at most."""
-
-MUTE_SECONDS = 5.0
-"""How long nothing more is logged about what is wrong, once something was."""
-
-SLOW_SECONDS = 5.0
-"""How long a look may take before it is a problem."""
-
-
-_log = logging.getLogger(__name__)
 
 
 class DirectoryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +101,7 @@ class Follower:
     ) -> None:
         self.folder = layout.folders[0]
         self.display = self.folder.display
+        self._root = path
         self._path = display_path(path)
         self._sink = sink
         self._touched = touched
@@ -126,10 +119,9 @@ class Follower:
         self._poll_seconds = min(poll_seconds, rescan_seconds)
         self._upkeep_seconds = 0.0
         self._scanned_at = float("-inf")
-        self._looking_since: float | None = None
-        self._said: str | None = None
-        self._mute_until = 0.0
-        self._silent: set[str | None] = set()
+        self._pulse = Pulse(self._path)
+        self._elsewhere: str | None = None
+        self._saying = Saying(self._path)
         self._patience_at = float("inf")
         self._last_scan_seconds = 0.0
         self._unannounced = Unannounced()
@@ -174,13 +166,20 @@ class Follower:
             for problem in (folder.problem, lookout.problem(now))
             if problem is not None
         ]
-        if self._looking_since is not None and now - self._looking_since > SLOW_SECONDS:
-            seconds = now - self._looking_since
-            problems.append(
-                f"a look at {self._path} has taken {seconds:.0f} s so far: nothing that changed"
-                " since is known. See whether its file system still answers"
-            )
+        problems += filter(None, (self._pulse.slow(now), self._elsewhere))
         return "; ".join(problems) or None
+
+    def silent(self, now: float) -> str | None:
+        """Say what has stopped ticking at `now`, a time of the loop's; None while nothing has.
+
+        Nothing is expected before `run`, nor of a look that takes long: see pulse.py.
+        """
+        since = self._pulse.beating_since
+        if since is not None and now - since > SILENT_SECONDS:
+            for lookout in self._lookouts:
+                if (silence := lookout.silent(now)) is not None:
+                    return silence
+        return self._pulse.silent(now, self._rescan_seconds)
 
     def expect(self, names: Collection[bytes]) -> None:
         """Count these card files as known: those that the first look does not find are gone.
@@ -201,7 +200,7 @@ class Follower:
             nothing = _Wanted(len(self._folders))
             outcome = await self._look(nothing.names, everything=True)
         except BaseException:
-            self._stop()
+            self.stop()
             raise
         self._begun = True
         self._note(outcome)
@@ -216,11 +215,12 @@ class Follower:
                     await self._sink(sightings)
                 for lookout in self._lookouts:
                     tasks.start_soon(lookout.hear)
+                self._pulse.begin()
                 while True:
                     await self._until_due()
                     await self._round(tasks)
             finally:
-                self._stop()
+                self.stop()
 
     async def look(self, names: Collection[bytes]) -> None:
         """Return when what these files were at the call has been applied. `run` must be running."""
@@ -251,9 +251,12 @@ class Follower:
         now = anyio.current_time()
         everything = wanted.everything or now >= self._scanned_at + self._rescan_seconds
         for lookout in self._lookouts:
-            if lookout.due <= now and await lookout.arm():
-                everything = True
-                tasks.start_soon(lookout.hear)
+            if lookout.due <= now:
+                with self._pulse.looking():
+                    armed = await lookout.arm()
+                if armed:
+                    everything = True
+                    tasks.start_soon(lookout.hear)
         outcome = await self._look(wanted.names, everything=everything)
         if outcome.touches and self._touched is not None:
             self._touched(outcome.touches)
@@ -268,16 +271,15 @@ class Follower:
 
     async def _look(self, names: list[set[bytes]], *, everything: bool) -> _Outcome:
         # A thread that is abandoned ends at the next file, since its folders are stopped then.
-        self._looking_since = anyio.current_time()
-        try:
+        with self._pulse.looking():
             return await anyio.to_thread.run_sync(
                 self._look_now, names, everything, abandon_on_cancel=True
             )
-        finally:
-            self._looking_since = None
 
     def _look_now(self, names: list[set[bytes]], everything: bool) -> _Outcome:
         began = time.monotonic()
+        if everything:
+            self._elsewhere = private_temporary(self._root)
         self._layout.widen(names)
         changes = [
             folder.look(wanted, everything=everything)
@@ -322,28 +324,13 @@ class Follower:
                 self._lookouts[number].miss(changes)
 
     def _say(self) -> None:
-        """Log what is wrong, when that has changed, but not each time that it flickers."""
+        """Log what is news about the directory."""
         silent = {f.file_system for f in self._folders if tells_nothing(f.file_system)}
-        for file_system in silent - self._silent:
-            _log.info(
-                "%s is on %s, where changes may raise no event: it is scanned every %.1f s",
-                self._path,
-                file_system,
-                self._rescan_seconds,
-            )
-        self._silent = silent
-        problem = self._problem
-        now = anyio.current_time()
-        if problem == self._said or now < self._mute_until:
-            return
-        self._said = problem
-        self._mute_until = now + MUTE_SECONDS
-        if problem is None:
-            _log.info("all is well again with %s", self._path)
-        else:
-            _log.warning("%s", problem)
+        self._saying.silent(silent, self._rescan_seconds)
+        self._saying.problem(self._problem, anyio.current_time())
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Stop watching, for good. For one that does not run: who runs stops when cancelled."""
         for folder in self._folders:
             folder.stop()
         for lookout in self._lookouts:

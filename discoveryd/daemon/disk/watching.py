@@ -16,6 +16,9 @@ two, and a burst is still told as one.
 nothing. Both look alike: scans find changes again and again, and not one event comes in between.
 Then it is set up again, once: if it was dead, it hears the next change. Until something is heard
 the folder counts as not watched.
+
+**Silent** is a notifier that does not ask any more whether to stop: its thread is dead or stuck,
+whatever else may be well. Nothing here can end it, so that is told to whoever watches the daemon.
 """
 
 import os
@@ -41,6 +44,9 @@ MISSING_SECONDS = 0.5
 
 STEADY_SECONDS = 10.0
 """How long a watch must live for the death of the one before to be forgotten."""
+
+SILENT_SECONDS = 10.0
+"""How long a notifier may ask nothing before it counts as silent; it asks at each step."""
 
 DEAF_AFTER = 3
 """How many unannounced changes, with nothing heard in between, prove a watch deaf."""
@@ -85,18 +91,23 @@ def native(path: str) -> Notifier:
 
 
 class _Pace(threading.Event):
-    """An event to stop by that takes its time to answer, every second time it is asked."""
+    """An event to stop by that takes its time to answer, every second time it is asked.
+
+    `asked_at` is when it was asked last, on the loop's clock.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
+        self.asked_at = time.monotonic()
         # Asked some hundred times a second for ever: a generator answers cheaper than a method.
         self.is_set = self._answer(seconds).__next__  # type: ignore[method-assign]  # as meant
 
     def _answer(self, seconds: float) -> Generator[bool]:
         stopped = super().is_set
-        sleep = time.sleep
+        sleep, clock = time.sleep, time.monotonic
         while True:
             sleep(seconds)
+            self.asked_at = clock()
             yield stopped()
             yield False
 
@@ -126,6 +137,11 @@ class _Watch:
         self._debounce_ms = round(5e3 * step_seconds)
         self._stop = _Pace(step_seconds)
         self.heard = False
+
+    @property
+    def asked_at(self) -> float:
+        """When the notifier asked last whether to stop."""
+        return self._stop.asked_at
 
     async def hear(self, tell: Callable[[set[tuple[int, str]]], None]) -> str | None:
         """Call `tell` on the loop with what changed, until stopped; return what it died of."""
@@ -210,6 +226,13 @@ class Lookout:
             return f"the watch of {self._display} ended ({self._ended}) and was set up again"
         return None
 
+    def silent(self, now: float) -> str | None:
+        """Say that the watch, which `hear` should be listening to, has stopped ticking."""
+        if self._watch is None or now - self._watch.asked_at <= SILENT_SECONDS:
+            return None
+        seconds = now - self._watch.asked_at
+        return f"the watch of {self._display} has not looked for news for {seconds:.0f} s"
+
     async def arm(self) -> bool:
         """Try to watch; return whether a scan is due, since the directory is watched from now on.
 
@@ -218,7 +241,8 @@ class Lookout:
         if self._arm is None:
             return False
         try:
-            armed = await anyio.to_thread.run_sync(self._arm_now, self._arm)
+            # Abandoned in a file system that hangs, it lets go of the watch when it comes back.
+            armed = await anyio.to_thread.run_sync(self._arm_now, self._arm, abandon_on_cancel=True)
         except OSError:
             # What keeps the directory from being opened is the folder's to tell.
             self._ended = None

@@ -220,7 +220,8 @@ class Liveness:
         self._see_process(life, anew=anew)
         self._see_hold(life)
         warning = self._warning(life)
-        if warning is not None:
+        # What comes from the ledger may carry it already.
+        if warning is not None and warning not in card.warnings:
             life.card = msgspec.structs.replace(card, warnings=(*card.warnings, warning))
         life.told = life.failing.reasons
         self._pending.pop(life.file, None)

@@ -44,6 +44,13 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True):
         parts = {"uid": self.user, "gid": self.group, "directory": self.directory}
         return ", ".join(f"{part} {value}" for part, value in parts.items() if value is not None)
 
+    @property
+    def in_words(self) -> str:
+        """The whole entry, for people."""
+        parts = {"names": self.names, "endpoints": self.endpoints, "urls": self.urls}
+        said = [f"{part} {_listed(value)}" for part, value in parts.items() if value is not None]
+        return "; ".join([*([self.whom] if self.whom else []), *said])
+
 
 class Claimant(NamedTuple):
     """Whose a card file is: the owner's uid and groups, and the directory that it lies in."""

@@ -83,6 +83,10 @@ class Membership:
         until = anyio.current_time() + self._kept_seconds
         self._until.update(dict.fromkeys(asked, until))
 
+    def forget(self) -> None:
+        """Believe no answer any longer; but where none comes, what was said last still holds."""
+        self._until.clear()
+
     def problems(self) -> list[str]:
         """Say that the database does not answer."""
         if not self._silent:

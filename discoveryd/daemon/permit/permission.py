@@ -19,13 +19,17 @@ Root's cards are not counted: root may write anything anywhere, and many things 
 the owner that it had then. So where owners matter, a torn file that has another owner is told as
 gone first. A file that cannot be looked at has the owner that it had.
 
+**Other terms.** The operator may change the entries, the quota, or whether owners count, at any
+time (`change`). So the gate remembers the last card of each file as it came, and judges it again:
+who counts or waits keeps his place where he may, and who is newly allowed comes after them. What
+that changes is told with the next batch, as if the files had been seen anew.
+
 **Nobody in particular.** In a user namespace all users who have no number there have the same one.
 Such a file's owner is unknown: its cards are counted together, its card cannot be held, and where
 owners count it is not allowed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -37,24 +41,24 @@ from discoveryd.core.verdict import Reason, Standing
 from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.permit.allowing import Allow, Claimant, Permits
 from discoveryd.daemon.permit.membership import Membership
+from discoveryd.daemon.permit.queues import Queues
+from discoveryd.daemon.permit.refusals import QUOTA_RULE, over_quota, unknown_owner
 
 USUAL_QUOTA = 1000
 """How many cards one user may have, by default, where several can write."""
 
-_ROOT = 0
 
+class _File(msgspec.Struct, gc=False):
+    """What is known of one file: its last valid card, and what is wrong with the present content.
 
-class _Queue:
-    """One user's cards: those that count, and those that wait, in order, each as it was told last.
-
-    What waits is a card, and then what is wrong with its file, if anything.
+    `owner` is whose the card is, `refusal` why it is not allowed.
     """
 
-    __slots__ = ("counted", "waiting")
-
-    def __init__(self) -> None:
-        self.counted: dict[str, None] = {}
-        self.waiting: dict[str, list[Sighting]] = {}
+    card: Card | None
+    fault: Invalid | None
+    owner: int | None
+    mtime_ns: int
+    refusal: Reason | None = None
 
 
 class Permission:
@@ -79,15 +83,20 @@ class Permission:
     ) -> None:
         self._permits = Permits(allow)
         self._by_owner = by_owner
-        self._owners_matter = by_owner or bool(self._permits)
-        self._unmapped = unmapped
         self._quota = quota
         self._many_writers = many_writers
         self._folders = folders or {}
         self._membership = Membership() if membership is None else membership
-        self._owners: dict[str, int] = {}
-        self._queues: dict[int, _Queue] = {}
-        self._limit: int | None = None
+        self._unmapped = unmapped
+        self._files: dict[str, _File] = {}
+        self._queues = Queues()
+        self._due: dict[str, None] = {}
+        # What everything that is known was judged by; None where that is not known.
+        self._terms: object = None
+
+    @property
+    def _owners_matter(self) -> bool:
+        return self._by_owner or bool(self._permits)
 
     # What passes through
 
@@ -98,70 +107,115 @@ class Permission:
 
     def judge(self, sightings: Sequence[Sighting]) -> list[Sighting]:
         """Return what the next stage is to be told: these sightings, and of who is let in now."""
-        told: dict[str, list[Sighting]] = {}
-        limit = self._limit_now()
+        told = {file: self._again(file) for file in self._due}
+        self._due = {}
+        queues = self._queues
         queued: dict[int, list[str]] = {}
-        if limit != self._limit:
-            queued = {user: [] for user in self._queues}
-        self._limit = limit
+        limit = self._limit_now()
+        if limit != queues.limit:
+            queues.limit = limit
+            queued = {user: [] for user in queues.users}
+        said: dict[str, list[Sighting]] = {}
         for sighting in sorted(sightings, key=lambda each: (each.mtime_ns, each.file)):
-            told[sighting.file] = self._take_in(sighting, queued)
+            said.setdefault(sighting.file, []).extend(self._take_in(sighting, queued))
+        for file, each in said.items():
+            # Who is torn now and was to be told of before: of his card first.
+            told[file] = self._again(file) if file in told and self._is_torn(file) else each
         for user, files in queued.items():
-            queue = self._queues.get(user)
-            if queue is not None:
-                self._let_in(user, queue, files, told)
+            for file in (*queues.let_in(user), *filter(self._waits, files)):
+                told[file] = self._again(file)
         return [self._known(sighting) for each in told.values() for sighting in each]
 
     def touched(self, touches: Iterable[Touch]) -> None:
         """Take in new mtimes of files whose content is as it was."""
         for touch in touches:
-            queue = self._queues.get(self._owners.get(touch.file, _ROOT))
-            waiting = None if queue is None else queue.waiting.get(touch.file)
-            if queue is not None and waiting is not None:
-                queue.waiting[touch.file] = [
-                    msgspec.structs.replace(each, mtime_ns=touch.mtime_ns) for each in waiting
-                ]
+            known = self._files.get(touch.file)
+            if known is not None:
+                known.mtime_ns = touch.mtime_ns
 
     def forecast(self, sighting: Sighting) -> Sighting:
         """Return what `judge` would make of a sighting, alone; change nothing."""
-        card, owner = sighting.found, sighting.owner
+        file, card, owner = sighting.file, sighting.found, sighting.owner
         if not isinstance(card, Card):
             return self._known(sighting)
-        reason = self._refusal(sighting.file, card, owner)
-        queue = None if owner is None else self._queues.get(owner)
-        if reason is None and queue is not None and sighting.file not in queue.counted:
-            full = self._limit is not None and len(queue.counted) >= self._limit
-            reason = _over_quota(owner, self._limit) if full else None
+        reason = self._refusal(file, card, owner)
+        if reason is None and self._queues.would_wait(owner, file):
+            reason = over_quota(owner, self._queues.limit)
         return self._known(sighting if reason is None else _barred(sighting, card, reason))
 
     def restore(self, registry: Registry) -> None:
         """Take in what the ledger remembers, before the first sighting is judged."""
-        self._limit = self._limit_now()
+        self._queues.limit = self._limit_now()
         entries = registry.arbiter.entries
         queued: list[tuple[bool, float, int, FileRecord]] = []
         for number, record in enumerate(registry.files):
-            card, owner, barred = record.card, record.owner, record.barred
-            if owner is not None:
-                self._owners[record.file] = owner
+            card, barred = record.card, record.barred
+            self._files[record.file] = known = _File(
+                card, record.fault, record.owner, record.mtime_ns
+            )
             waits = barred is not None and barred.standing is Standing.FORBIDDEN
-            if card is None or (waits and not _is_over_quota(barred)):
-                continue
-            entry = None if waits else entries.get(card.key)
-            arrival = record.since if entry is None else float(entry.arrival)
-            queued.append((waits, arrival, number, record))
+            if barred is not None and waits and not _is_over_quota(barred):
+                known.refusal = barred.reasons[0]
+            elif card is not None:
+                entry = None if waits else entries.get(card.key)
+                arrival = record.since if entry is None else float(entry.arrival)
+                queued.append((waits, arrival, number, record))
         for *_, record in sorted(queued, key=lambda each: each[:3]):
-            self._remember(record)
+            self._queues.enter(record.owner, record.file)
 
-    def _remember(self, record: FileRecord) -> None:
-        """Let a file queue again, with what is wrong with it."""
-        known = Sighting(
-            file=record.file, found=record.card, mtime_ns=record.mtime_ns, owner=record.owner
-        )
-        self._queue(record.owner, known, {})
-        queue = self._queues.get(record.owner or _ROOT)
-        waiting = None if queue is None else queue.waiting.get(record.file)
-        if waiting is not None and record.fault is not None:
-            waiting.append(msgspec.structs.replace(known, found=record.fault))
+    # Other terms
+
+    async def prepare(self, allow: Iterable[Allow], owners: Iterable[int | None]) -> None:
+        """Ask the host anew for what must be known to judge everything by these entries.
+
+        That is of these owners and of all that are known; whoever calls `change` does so at once.
+        """
+        self._membership.forget()
+        if not Permits(allow).by_group:
+            return
+        asked: set[int] = set()
+        while wanted := {*owners, *self._owners()} - {None, *asked}:
+            asked |= {owner for owner in wanted if owner is not None}
+            await self._membership.look_up(asked)
+
+    def change(
+        self,
+        allow: Iterable[Allow],
+        *,
+        by_owner: bool,
+        quota: int | None,
+        folders: Mapping[str, str],
+    ) -> None:
+        """Hold all cards to other terms, as the constructor's; the next `judge` tells of it."""
+        permits = Permits(entries := tuple(allow))
+        terms = (entries, by_owner, quota, folders)
+        same = terms == self._terms and self._limit_now() == self._queues.limit
+        if same and not permits.by_group:
+            return
+        self._terms = terms
+        before, order = self._barred(), dict.fromkeys(self._queues)
+        self._permits, self._by_owner = permits, by_owner
+        self._quota, self._folders = quota, folders
+        self._queues = Queues(self._limit_now())
+        new = [file for file in self._files if file not in order]
+        for file in (*order, *sorted(new, key=lambda file: (self._files[file].mtime_ns, file))):
+            known = self._files[file]
+            if known.card is None:
+                continue
+            known.refusal = self._refusal(file, known.card, known.owner)
+            if known.refusal is None:
+                self._queues.enter(known.owner, file)
+        after = self._barred()
+        for file in {**before, **after}:
+            if before.get(file) != after.get(file):
+                self._due[file] = None
+
+    def files_in(self, folder: str) -> list[str]:
+        """Return the files of a folder that are known and not gone, as their sightings name them.
+
+        `folder` is named as they name it.
+        """
+        return [file for file in self._files if file.rpartition("/")[0] == folder]
 
     def problems(self) -> list[str]:
         """Say what keeps cards from being judged rightly."""
@@ -176,52 +230,92 @@ class Permission:
         return msgspec.structs.replace(sighting, owner=None)
 
     def _take_in(self, sighting: Sighting, queued: dict[int, list[str]]) -> list[Sighting]:
-        """Enter what was seen; note in `queued` whose queue is another now, and who joined it."""
+        """Enter what was seen; note in `queued` whose queue is another now, and who waits in it."""
         file, found = sighting.file, sighting.found
-        before = self._owners.get(file)
+        known = self._files.get(file)
+        before = None if known is None else known.owner
         if found is None:
-            self._owners.pop(file, None)
+            self._files.pop(file, None)
             self._leave(before, file, queued)
             return [sighting]
         if isinstance(found, Barred):
             raise TypeError(f"{file} was barred before it came to the permission gate")
         owner = before if sighting.owner is None else sighting.owner
-        if owner is not None:
-            self._owners[file] = owner
         if owner != sighting.owner:
             sighting = msgspec.structs.replace(sighting, owner=owner)
         if isinstance(found, Invalid):
-            return self._take_in_torn(sighting, before, queued)
+            return self._take_in_torn(sighting, found, known, queued)
         reason = self._refusal(file, found, owner)
+        self._files[file] = _File(found, None, owner, sighting.mtime_ns, reason)
         if owner != before or reason is not None:
             self._leave(before, file, queued)
         if reason is not None:
             return [_barred(sighting, found, reason)]
-        self._queue(owner, sighting, queued)
+        if owner is not None and self._queues.enter(owner, file):
+            queued.setdefault(owner, []).append(file)
         return [sighting]
 
     def _take_in_torn(
-        self, sighting: Sighting, before: int | None, queued: dict[int, list[str]]
+        self,
+        sighting: Sighting,
+        fault: Invalid,
+        known: _File | None,
+        queued: dict[int, list[str]],
     ) -> list[Sighting]:
         file, owner = sighting.file, sighting.owner
-        if owner != before and before is not None:
-            if self._owners_matter:
-                self._leave(before, file, queued)
-                return [msgspec.structs.replace(sighting, found=None), sighting]
-            # The card that it had goes on, and is counted where it was.
-            self._owners[file] = before
-        user = self._owners.get(file, _ROOT)
-        queue = self._queues.get(user)
-        waiting = None if queue is None else queue.waiting.get(file)
-        if queue is not None and waiting is not None:
-            card = msgspec.structs.replace(waiting[0], mtime_ns=sighting.mtime_ns)
-            queue.waiting[file] = [card, sighting]
-            queued.setdefault(user, []).append(file)
+        torn = _File(None, fault, owner, sighting.mtime_ns)
+        if known is None:
+            self._files[file] = torn
+            return [sighting]
+        if owner != known.owner and known.owner is not None and self._owners_matter:
+            self._leave(known.owner, file, queued)
+            self._files[file] = torn
+            return [msgspec.structs.replace(sighting, found=None), sighting]
+        # The card that it had goes on, and is counted where it was.
+        known.fault, known.mtime_ns = fault, sighting.mtime_ns
+        if known.owner is None:
+            known.owner = owner
+        elif self._queues.waits(known.owner, file):
+            queued.setdefault(known.owner, []).append(file)
         return [sighting]
+
+    def _again(self, file: str) -> list[Sighting]:
+        """Return what is to be said of a file as it is known: its card, and what is wrong."""
+        known = self._files[file]
+        seen = Sighting(file=file, found=known.card, mtime_ns=known.mtime_ns, owner=known.owner)
+        said: list[Sighting] = []
+        if known.card is not None:
+            reason = self._bar(file, known)
+            said.append(seen if reason is None else _barred(seen, known.card, reason))
+        if known.fault is not None:
+            said.append(msgspec.structs.replace(seen, found=known.fault))
+        return said
+
+    def _bar(self, file: str, known: _File) -> Reason | None:
+        if known.refusal is None and self._queues.waits(known.owner, file):
+            return over_quota(known.owner, self._queues.limit)
+        return known.refusal
+
+    def _barred(self) -> dict[str, Reason | int | None]:
+        """Return the files whose cards may not count, each with why: a refusal, or the limit."""
+        barred: dict[str, Reason | int | None] = dict.fromkeys(
+            self._queues.waiting(), self._queues.limit
+        )
+        for file, known in self._files.items():
+            if known.refusal is not None:
+                barred[file] = known.refusal
+        return barred
+
+    def _is_torn(self, file: str) -> bool:
+        known = self._files.get(file)
+        return known is not None and known.card is not None and known.fault is not None
+
+    def _owners(self) -> set[int]:
+        return {known.owner for known in self._files.values() if known.owner is not None}
 
     def _refusal(self, file: str, card: Card, owner: int | None) -> Reason | None:
         if self._by_owner and owner in (None, self._unmapped):
-            return _unknown_owner(file)
+            return unknown_owner(file)
         if not self._permits:
             return None
         folder = file.rpartition("/")[0]
@@ -234,79 +328,17 @@ class Permission:
     def _limit_now(self) -> int | None:
         return self._quota or (USUAL_QUOTA if self._many_writers() else None)
 
-    def _queue(self, owner: int | None, sighting: Sighting, queued: dict[int, list[str]]) -> None:
-        if not owner:
-            return
-        queue = self._queues.get(owner)
-        if queue is None:
-            queue = self._queues[owner] = _Queue()
-        file, counted, limit = sighting.file, queue.counted, self._limit
-        if file in counted:
-            return
-        if not queue.waiting and (limit is None or len(counted) < limit):
-            counted[file] = None
-            return
-        queue.waiting[file] = [sighting]
-        queued.setdefault(owner, []).append(file)
+    def _waits(self, file: str) -> bool:
+        known = self._files.get(file)
+        return known is not None and self._queues.waits(known.owner, file)
 
     def _leave(self, owner: int | None, file: str, queued: dict[int, list[str]]) -> None:
-        queue = None if owner is None else self._queues.get(owner)
-        if queue is None or owner is None:
-            return
-        queue.counted.pop(file, None)
-        queue.waiting.pop(file, None)
-        queued.setdefault(owner, [])
-        if not queue.counted and not queue.waiting:
-            del self._queues[owner]
-
-    def _let_in(
-        self, user: int, queue: _Queue, files: Iterable[str], told: dict[str, list[Sighting]]
-    ) -> None:
-        """Let in who there is room for, and tell of those in the batch who wait."""
-        limit = self._limit
-        room = len(queue.waiting) if limit is None else max(0, limit - len(queue.counted))
-        for file in list(islice(queue.waiting, room)):
-            queue.counted[file] = None
-            told[file] = queue.waiting.pop(file)
-        for file in files:
-            if file in queue.waiting:
-                told[file] = [self._over(user, each) for each in queue.waiting[file]]
-
-    def _over(self, user: int, sighting: Sighting) -> Sighting:
-        card = sighting.found
-        if not isinstance(card, Card):
-            return sighting
-        return _barred(sighting, card, _over_quota(user, self._limit))
+        if owner is not None and self._queues.leave(owner, file):
+            queued.setdefault(owner, [])
 
 
-def _unknown_owner(file: str) -> Reason:
-    return Reason(
-        rule="not_allowed",
-        message=(
-            f"the owner of {file} has no number in the daemon's user namespace, and on this host "
-            "owners count. Run the daemon where all users of the directory are known, or give the "
-            "file to one who is"
-        ),
-        field="owner",
-    )
-
-
-def _over_quota(owner: int | None, limit: int | None) -> Reason:
-    return Reason(
-        rule="quota",
-        message=(
-            f"uid {owner} has {limit} cards on this host, as many as one user may have. This one "
-            "counts as soon as one of the others goes: remove those that are not needed, or ask "
-            "the operator for a higher quota"
-        ),
-        field="owner",
-        found=str(owner),
-        expected=f"at most {limit} cards",
-    )
-
-
-def _is_over_quota(barred: Barred | None) -> bool:
-    return barred is not None and any(reason.rule == "quota" for reason in barred.reasons)
+def _is_over_quota(barred: Barred) -> bool:
+    return any(reason.rule == QUOTA_RULE for reason in barred.reasons)
 
 
 def _barred(sighting: Sighting, card: Card, reason: Reason) -> Sighting:

@@ -70,7 +70,7 @@ class Listener:
             if birthplace != self.path:
                 Path(birthplace).unlink(missing_ok=True)
             born = self._bind(listening, birthplace)
-            _refuse_descriptors(listening)
+            refuse_descriptors(listening)
             listening.listen(BACKLOG)
             Path(birthplace).rename(self.path)
         except OSError as error:
@@ -290,7 +290,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _refuse_descriptors(listening: socket.socket) -> None:
+def refuse_descriptors(listening: socket.socket) -> None:
     """Have the kernel refuse file descriptors that peers send (UAPI.20), where it can."""
     try:
         listening.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)

@@ -1,0 +1,145 @@
+"""The daemon as a process: signals in, signs to the service manager out.
+
+What the daemon does is run.py's; here is what happens to the process it runs in. SIGTERM and SIGINT
+end it, in good order. SIGHUP reads the configuration again, at any time: one that comes before
+anybody could act on it is held back by the kernel (`hangups_held`) and told once somebody can; one
+that comes during a reload is followed by another reload; one that comes at the end is ignored.
+Never does it end the process, which is what it would do by itself.
+"""
+
+import importlib.util
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import anyio
+
+from discoveryd.daemon.config import Config
+from discoveryd.daemon.systemd.activation import Passed
+from discoveryd.daemon.systemd.notify import Notifier
+from discoveryd.daemon.systemd.watchdog import feed
+
+STATUS_SECONDS = 1.0
+"""How often the manager is told how the daemon is, at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class Manager(NamedTuple):
+    """Who started the process, as far as it matters: whom to tell, and what it gave.
+
+    `watchdog_seconds` is how long the process may give no sign of life; None is for ever.
+    """
+
+    notifier: Notifier
+    watchdog_seconds: float | None = None
+    passed: Passed = Passed()
+
+
+@contextmanager
+def hangups_held() -> Generator[None]:
+    """Hold SIGHUP back from the process; afterwards, when it is ending, ignore it.
+
+    `serve` lets it through for as long as it runs.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run(config: Config, reconfigure: Callable[[], Config], manager: Manager) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit status. For the main thread.
+
+    `reconfigure` reads the configuration again. The notifier and the sockets that were passed in
+    are closed at the end. Raises StartError, maybe in a group, where the host does not let it
+    start.
+    """
+    fast = importlib.util.find_spec("uvloop") is not None
+    serving = partial(_serve, config, reconfigure, manager)
+    try:
+        return anyio.run(serving, backend_options={"use_uvloop": fast})
+    finally:
+        for passed in manager.passed.sockets:
+            passed.close()
+        manager.notifier.close()
+
+
+async def _serve(config: Config, reconfigure: Callable[[], Config], manager: Manager) -> int:
+    # Late, so that usage errors do not wait for it.
+    from discoveryd.daemon.run import Daemon  # noqa: PLC0415
+
+    notifier, watchdog_seconds, passed = manager
+    for warning in passed.warnings:
+        _log.warning("%s", warning)
+    daemon = Daemon(config, reconfigure=reconfigure, notifier=notifier, passed=passed.sockets)
+    hangups = _Hangups(daemon.reload)
+    received = anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with received as signals, _hangups_heard():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_heed, signals, daemon.stop, hangups.ask)
+            tasks.start_soon(hangups.run)
+            if watchdog_seconds is not None:
+                tasks.start_soon(feed, notifier, watchdog_seconds, daemon.silent)
+            if notifier.heard:
+                tasks.start_soon(_tell_status, notifier, daemon.summary)
+            await daemon.run()
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+@contextmanager
+def _hangups_heard() -> Generator[None]:
+    """Let SIGHUP through, also the one that came before, for as long as somebody acts on it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+class _Hangups:
+    """Reloads after each SIGHUP, one reload after the other."""
+
+    def __init__(self, reload: Callable[[], Awaitable[object]]) -> None:
+        self._reload = reload
+        self._asked = anyio.Event()
+
+    def ask(self) -> None:
+        """Let a reload begin after this, at once or after the one that goes on."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Reload whenever asked."""
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            await self._reload()
+
+
+async def _heed(
+    signals: AsyncIterator[signal.Signals], stop: Callable[[], None], reload: Callable[[], None]
+) -> None:
+    """Act on signals; once the daemon is to end, on none any more."""
+    async for received in signals:
+        name = signal.Signals(received).name
+        if received != signal.SIGHUP:
+            _log.info("ending on %s", name)
+            stop()
+            return
+        _log.info("reading the configuration again on %s", name)
+        reload()
+
+
+async def _tell_status(notifier: Notifier, summary: Callable[[], str]) -> None:
+    """Keep the status line true."""
+    notifier.status("looking at all cards for the first time")
+    while True:
+        await anyio.sleep(STATUS_SECONDS)
+        if notifier.told_ready:
+            notifier.status(summary())

@@ -1,0 +1,1 @@
+"""At home under systemd: sockets passed in, what is told to the service manager, its watchdog."""
