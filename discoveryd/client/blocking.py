@@ -7,12 +7,12 @@ Theory
 next ones. It is for one thread; threads have clients of their own. A call that is interrupted
 (an exception, a signal) closes the connection, since its answer would be taken for the next one's.
 
-**Ends.** A daemon that restarts ends the connection. Every method asked here changes nothing in the
-daemon, so a call that got nothing of its answer is sent once more, over a new connection. An end in
-the midst of an answer is `ConnectionLost`: what came before it may be of another daemon.
+**Ends.** A daemon that restarts ends the connection. Every method asked here may be asked twice
+(see `calls.py`), so a call that got nothing of its answer is sent once more, over a new connection.
+An end in the midst of an answer is `ConnectionLost`: what came before it may be of another daemon.
 
-**Pieces.** The lists are called with `more`: the daemon answers in pieces, all of one revision, and
-they are joined here.
+**One deadline.** What the caller waits for is the answer, however it comes about: the deadline is
+set when the call is made, and connecting, sending, and all of that once more have to be done by it.
 
 **Latency.** A resolve is one send and one receive on a plain blocking socket, whose timeouts are
 the kernel's; see `wire.py`.
@@ -20,42 +20,38 @@ the kernel's; see `wire.py`.
 
 import os
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import msgspec
 
-from discoveryd.client.errors import INTERFACE, BadReply, ConnectionLost, refusal
+from discoveryd.client import calls
+from discoveryd.client.calls import SILENCE_SECONDS, Call, T
+from discoveryd.client.errors import ConnectionLost, Unanswered
 from discoveryd.client.locate import candidates, connect
-from discoveryd.client.wire import Unanswered, Wire
+from discoveryd.client.wire import Wire
 from discoveryd.interface import (
     CheckReply,
     Cursor,
     Explanation,
     HistoryReply,
+    HoldReply,
     NameList,
+    ReloadReply,
     Resolution,
     Status,
     SyncReply,
     WatchReply,
     WorkerList,
 )
-from discoveryd.varlink.errors import RemoteProtocolError
 from discoveryd.varlink.messages import Reply
-
-_RESOLVE = f"{INTERFACE}.Resolve"
-_SILENCE_SECONDS = 60.0
-"""A watched daemon says something every 20 seconds; after this long it is taken for stuck."""
-
-_T = TypeVar("_T")
-_resolution = msgspec.json.Decoder(Resolution)
 
 
 class Client:
     """Asks the discoveryd at `socket`, or at the first default place that accepts.
 
-    `timeout` bounds, in seconds, connecting and then each whole answer; None waits for ever.
+    `timeout` bounds each call, in seconds, connecting included; None waits for ever.
 
     Every method may raise NoDaemon, Timeout, ConnectionLost, BadReply, and CallRefused for an
     error that the daemon answers; those that it is likely to answer are named at the method.
@@ -87,30 +83,22 @@ class Client:
 
     def resolve(self, name: str) -> Resolution:
         """Return the accepting workers that serve `name`. Raises NoSuchModel."""
-        (reply,) = self._ask(_RESOLVE, {"name": name})
-        return _read(reply, _resolution)
+        return self._ask(calls.resolve(name))
 
     def list(self) -> NameList:
         """Return every served name."""
-        pieces = self._ask_in_pieces("List", {}, NameList)
-        names = tuple(name for piece in pieces for name in piece.names)
-        return NameList(names=names, cursor=pieces[-1].cursor)
+        return self._ask(calls.list_names())
 
     def workers(self, name: str | None = None, namespace: str | None = None) -> WorkerList:
         """Return every served worker, draining ones included; or those of a name or namespace."""
-        asked = _given(name=name, namespace=namespace)
-        pieces = self._ask_in_pieces("ListWorkers", asked, WorkerList)
-        workers = tuple(worker for piece in pieces for worker in piece.workers)
-        return WorkerList(workers=workers, cursor=pieces[-1].cursor)
+        return self._ask(calls.list_workers(name, namespace))
 
     def explain(self, file: str | None = None, name: str | None = None) -> Explanation:
         """Return the verdict on a file, or on all cards that ask for a name.
 
         Without arguments: on every card that is not serving its present content. Raises NoSuchFile.
         """
-        pieces = self._ask_in_pieces("Explain", _given(file=file, name=name), Explanation)
-        verdicts = tuple(verdict for piece in pieces for verdict in piece.verdicts)
-        return Explanation(verdicts=verdicts, cursor=pieces[-1].cursor)
+        return self._ask(calls.explain(file, name))
 
     def check(
         self, card: Mapping[str, object] | msgspec.Raw, file: str | None = None
@@ -119,17 +107,14 @@ class Client:
 
         Nothing changes. A card that is Raw is a JSON object as text. Raises NoSuchFile.
         """
-        asked: dict[str, object] = {"card": card, **_given(file=file)}
-        (reply,) = self._ask(f"{INTERFACE}.Check", asked)
-        return _read(reply, msgspec.json.Decoder(CheckReply))
+        return self._ask(calls.check(card, file))
 
     def sync(self, *files: str) -> SyncReply:
         """Return when what is on disk now has been applied: of these files, or everything.
 
         Raises NoSuchFile.
         """
-        (reply,) = self._ask(f"{INTERFACE}.Sync", _given(files=files or None))
-        return _read(reply, msgspec.json.Decoder(SyncReply))
+        return self._ask(calls.sync(files))
 
     def history(
         self, file: str | None = None, name: str | None = None, limit: int | None = None
@@ -138,13 +123,18 @@ class Client:
 
         The latest comes first; at most `limit` events, 100 where that is None.
         """
-        (reply,) = self._ask(f"{INTERFACE}.History", _given(file=file, name=name, limit=limit))
-        return _read(reply, msgspec.json.Decoder(HistoryReply))
+        return self._ask(calls.history(file, name, limit))
+
+    def reload(self) -> ReloadReply:
+        """Let the daemon read its configuration again; return what that changed.
+
+        CallRefused with PermissionDenied, unless the caller is root or the daemon's own user.
+        """
+        return self._ask(calls.reload())
 
     def status(self) -> Status:
         """Return how the daemon is."""
-        (reply,) = self._ask(f"{INTERFACE}.GetStatus", {})
-        return _read(reply, msgspec.json.Decoder(Status))
+        return self._ask(calls.status())
 
     def watch(
         self, since: Cursor | None = None, name: str | None = None
@@ -155,73 +145,61 @@ class Client:
         generator is closed. It ends by an exception only: ConnectionLost where the daemon stops,
         from where another watch may go on with the last cursor; Timeout where it falls silent.
         """
-        with self._open() as wire:
-            wire.send(f"{INTERFACE}.Watch", _given(since=since, name=name), more=True)
-            patience = self._timeout
-            decoder = msgspec.json.Decoder(WatchReply)
+        silence = None if self._timeout is None else max(self._timeout, SILENCE_SECONDS)
+        return self._stream(calls.watch(since, name), silence)
+
+    def hold(self, *files: str) -> Generator[HoldReply, None, None]:
+        """Keep card files alive, and yield the verdicts on them: at once, then at every change.
+
+        The files are held from the first `next` until the generator is closed. It has a connection
+        of its own, and ends by an exception only: ConnectionLost where the daemon stops, which
+        leaves 5 seconds from its next start to hold them again. CallRefused with PermissionDenied
+        for files of others.
+        """
+        return self._stream(calls.hold(files), None)
+
+    def _stream(self, call: Call[T], silence: float | None) -> Generator[T, None, None]:
+        """Yield replies; the first by the deadline, each other within `silence` seconds."""
+        deadline = _deadline(self._timeout)
+        with self._open(deadline) as wire:
+            wire.send(call, deadline)
             while True:
-                reply = wire.receive(_deadline(patience))
-                yield _read(reply, decoder)
+                reply = wire.receive(deadline)
+                yield call.method.read(reply)
                 if not reply.continues:
-                    raise ConnectionLost("the daemon ended the watch")
-                patience = None if patience is None else max(patience, _SILENCE_SECONDS)
+                    raise ConnectionLost("the daemon ended the stream")
+                deadline = _deadline(silence)
 
-    def _ask_in_pieces(
-        self, method: str, parameters: Mapping[str, object], kind: type[_T]
-    ) -> Sequence[_T]:
-        decoder = msgspec.json.Decoder(kind)
-        replies = self._ask(f"{INTERFACE}.{method}", parameters, more=True)
-        return [_read(reply, decoder) for reply in replies]
-
-    def _ask(
-        self, method: str, parameters: Mapping[str, object], *, more: bool = False
-    ) -> Sequence[Reply]:
-        """Return all replies to a call, which is sent again where nothing of them came."""
+    def _ask(self, call: Call[T]) -> T:
+        """Return the answer to a call, which is sent again where nothing of it came."""
+        deadline = _deadline(self._timeout)
         try:
             try:
-                return self._ask_once(method, parameters, more)
+                replies = self._ask_once(call, deadline)
             except Unanswered:
                 self.close()
-                return self._ask_once(method, parameters, more)
+                replies = self._ask_once(call, deadline)
         except BaseException:
             # What is left of the answer must not be taken for the next one's.
             self.close()
             raise
+        return call.method.read_all(replies)
 
-    def _ask_once(
-        self, method: str, parameters: Mapping[str, object], more: bool
-    ) -> Sequence[Reply]:
+    def _ask_once(self, call: Call[T], deadline: float | None) -> Sequence[Reply]:
         wire = self._wire
         if wire is None:
-            wire = self._wire = self._open()
-        wire.send(method, parameters, more=more)
-        deadline = _deadline(self._timeout)
+            wire = self._wire = self._open(deadline)
+        wire.send(call, deadline)
         replies = [wire.receive(deadline)]
         while replies[-1].continues:
             replies.append(wire.receive(deadline))
         return replies
 
-    def _open(self) -> Wire:
+    def _open(self, deadline: float | None) -> Wire:
         places = candidates(self._socket, os.environ, os.getuid())
-        connection, path = connect(places, self._timeout)
-        return Wire(connection, path, self._timeout)
+        left = None if deadline is None else deadline - time.monotonic()
+        return Wire(*connect(places, left))
 
 
 def _deadline(seconds: float | None) -> float | None:
     return None if seconds is None else time.monotonic() + seconds
-
-
-def _given(**parameters: Cursor | str | int | Iterable[str] | None) -> dict[str, object]:
-    """Return the parameters that are not None."""
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _read(reply: Reply, decoder: msgspec.json.Decoder[_T]) -> _T:
-    """Return the reply's members as a value, or raise the error that it is."""
-    try:
-        if reply.error is None:
-            return decoder.decode(reply.parameters)
-        failure = reply.failure()
-    except (msgspec.DecodeError, RemoteProtocolError) as fault:
-        raise BadReply(f"an answer is not as the interface says: {fault}") from None
-    raise refusal(reply.error, failure.parameters if failure is not None else {})

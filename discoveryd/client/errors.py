@@ -47,8 +47,12 @@ class ConnectionLost(DiscoverydError, ConnectionError):
     """The daemon ended the connection without a whole answer; it was stopped or restarted."""
 
 
+class Unanswered(ConnectionLost):
+    """The connection ended before anything of the answer came, so the call may be sent again."""
+
+
 class BadReply(DiscoverydError):
-    """What listens on the socket does not speak the interface. The connection has been closed."""
+    """What listens on the socket does not speak the interface."""
 
 
 class CallRefused(DiscoverydError):

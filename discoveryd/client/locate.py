@@ -10,7 +10,8 @@ import os
 import socket as sockets
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from discoveryd.client.errors import Attempt, NoDaemon, Timeout
@@ -30,6 +31,10 @@ _PROBLEMS = {
     errno.EPERM: "you may not connect to it (permission denied)",
     errno.EPROTOTYPE: "it is a socket of another kind",
 }
+
+
+class Busy(Exception):
+    """A daemon is there, but has too many connections waiting already."""
 
 
 class Candidate(NamedTuple):
@@ -68,17 +73,34 @@ def connect(tried: tuple[Candidate, ...], timeout: float | None) -> tuple[socket
     Where the daemon has too many connections waiting, wait up to `timeout` seconds; then Timeout.
     NoDaemon where no candidate accepts. The caller owns the socket.
     """
+    try:
+        return _first(tried, partial(limit_waiting, seconds=timeout))
+    except Busy as busy:
+        raise Timeout(str(busy)) from None
+
+
+def connect_now(tried: tuple[Candidate, ...]) -> tuple[sockets.socket, str]:
+    """Return a connection that does not block, as `connect` does, without waiting.
+
+    Raises Busy where the daemon has too many connections waiting: try again later.
+    """
+    return _first(tried, lambda connection: connection.setblocking(False))
+
+
+def _first(
+    tried: tuple[Candidate, ...], prepare: Callable[[sockets.socket], None]
+) -> tuple[sockets.socket, str]:
     attempts: list[Attempt] = []
     for path, origin, private in tried:
         problem = _obstacle(path, private)
         if problem is None:
             connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
             try:
-                limit_waiting(connection, timeout)
+                prepare(connection)
                 connection.connect(path)
             except BlockingIOError:
                 connection.close()
-                raise Timeout(f"{path} accepted no connection in time; it is busy") from None
+                raise Busy(f"{path} accepted no connection in time; it is busy") from None
             except OSError as fault:
                 connection.close()
                 problem = _PROBLEMS.get(fault.errno or 0) or fault.strerror or str(fault)

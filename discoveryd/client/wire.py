@@ -1,7 +1,11 @@
-"""One blocking connection to the daemon: calls out, replies in, each with a deadline.
+"""One blocking connection to the daemon: calls out, replies in, each by a deadline.
 
-A `Wire` speaks Varlink and knows no method. It serves one thread. Deadlines are points of
-`time.monotonic()`, None for none. After an exception it is of no more use: its owner closes it.
+A `Wire` serves one thread. Deadlines are points of `time.monotonic()`, None for none. After an
+exception it is of no more use: its owner closes it.
+
+The kernel keeps the time (see `limit_waiting`). Telling it costs system calls, so it is told again
+only where what is left of a deadline is less than the limit that it has, or shorter by more than
+`SLACK_SECONDS`; as long as calls are answered promptly one limit serves them all.
 """
 
 import socket as sockets
@@ -9,44 +13,28 @@ import time
 from types import TracebackType
 from typing import Self
 
-from discoveryd.client.errors import BadReply, ConnectionLost, Timeout
+from discoveryd.client.calls import Call, T
+from discoveryd.client.exchange import READ_BYTES, READ_BYTES_OF_MUCH, Exchange
 from discoveryd.client.locate import limit_waiting
-from discoveryd.varlink.connection import CLOSED, NEED_DATA, ClientConnection
-from discoveryd.varlink.errors import RemoteProtocolError
-from discoveryd.varlink.messages import Parameters, Reply
+from discoveryd.varlink.messages import Reply
 
-_READ_BYTES = 64 * 1024
-_READ_BYTES_OF_MUCH = 1024 * 1024
+SLACK_SECONDS = 0.01
+"""How late a deadline may be noticed."""
 
-
-class Unanswered(ConnectionLost):
-    """The connection ended before anything of the answer came, so the call may be sent again."""
+_SENT_BYTES = 32 * 1024
+"""What is sent at once: the kernel waits anew for each part that it takes."""
 
 
 class Wire:
-    """Owns `connection`, a connected blocking socket; `path` names it in errors.
+    """Owns `connection`, a connected blocking socket; `path` names it in errors."""
 
-    `timeout`: the seconds that sending a call may take, and, where no deadline says less, waiting.
-    """
+    __slots__ = ("_asked", "_connection", "_exchange", "_limit")
 
-    __slots__ = (
-        "_connection",
-        "_ended",
-        "_first_read",
-        "_path",
-        "_period_is_full",
-        "_protocol",
-        "_timeout",
-    )
-
-    def __init__(self, connection: sockets.socket, path: str, timeout: float | None) -> None:
+    def __init__(self, connection: sockets.socket, path: str) -> None:
         self._connection = connection
-        self._path = path
-        self._timeout = timeout
-        self._protocol = ClientConnection()
-        self._period_is_full = False
-        self._first_read = True
-        self._ended = False
+        self._exchange = Exchange(path)
+        self._limit: float | None = -1.0
+        self._asked = False
 
     def __enter__(self) -> Self:
         return self
@@ -63,22 +51,29 @@ class Wire:
         """Close the connection; again is harmless."""
         self._connection.close()
 
-    def send(self, method: str, parameters: Parameters, *, more: bool = False) -> None:
+    def send(self, call: Call[T], deadline: float | None) -> None:
         """Send a call.
 
         Raises Timeout where the daemon takes nothing, Unanswered where the connection is over.
         """
-        if not self._period_is_full:
-            limit_waiting(self._connection, self._timeout)
-            self._period_is_full = True
-        self._first_read = True
-        call = self._protocol.send_call(method, parameters, more=more)
+        method = call.method
+        sent = self._exchange.send_call(method.name, call.parameters, more=method.more)
+        taken = self._send(sent, sockets.MSG_DONTWAIT)
+        if taken < len(sent):
+            left = memoryview(sent)[taken:]
+            while left:
+                self._keep(deadline)
+                left = left[self._send(left[:_SENT_BYTES]) :]
+        self._asked = True
+
+    def _send(self, part: bytes | memoryview, flags: int = 0) -> int:
+        """Return how much of it the kernel took in its time."""
         try:
-            self._connection.sendall(call)
+            return self._connection.send(part, flags)
         except BlockingIOError:
-            raise self._late() from None
+            return 0
         except OSError as fault:
-            raise self._unanswered() from fault
+            raise self._exchange.unanswered() from fault
 
     def receive(self, deadline: float | None) -> Reply:
         """Return the next reply to the oldest call.
@@ -86,45 +81,37 @@ class Wire:
         Raises Timeout; Unanswered or ConnectionLost where the connection ended; BadReply where the
         peer does not speak Varlink.
         """
-        protocol = self._protocol
-        try:
-            while (event := protocol.next_event()) is NEED_DATA:
-                protocol.receive_data(self._read(deadline))
-        except RemoteProtocolError as fault:
-            if self._ended:
-                raise ConnectionLost(f"{self._path}: {fault}") from None
-            raise BadReply(
-                f"what listens at {self._path} does not speak Varlink: {fault}"
-            ) from None
-        if event is CLOSED:
-            if protocol.midway:
-                raise ConnectionLost(f"{self._path}: the daemon ended the connection")
-            raise self._unanswered()
-        return event
+        exchange = self._exchange
+        size = READ_BYTES
+        # Right after a call there is nothing to take yet.
+        reply = None if self._asked else exchange.take()
+        self._asked = False
+        while reply is None:
+            self._keep(deadline)
+            try:
+                received = self._connection.recv(size)
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                # A daemon that closes with our call unread resets the connection: it has ended.
+                received = b""
+            exchange.receive_data(received)
+            reply = exchange.take()
+            size = READ_BYTES_OF_MUCH
+        return reply
 
-    def _read(self, deadline: float | None) -> bytes:
-        """Return what came, b"" for the end, by `deadline`."""
-        # The first read after a call may use the whole period, so it needs no look at the clock.
-        if not self._first_read and deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._late()
-            limit_waiting(self._connection, left)
-            self._period_is_full = False
-        size = _READ_BYTES if self._first_read else _READ_BYTES_OF_MUCH
-        self._first_read = False
-        try:
-            received = self._connection.recv(size)
-        except BlockingIOError:
-            raise self._late() from None
-        except ConnectionResetError:
-            # A daemon that closes with our call unread resets the connection: it has ended.
-            received = b""
-        self._ended = not received
-        return received
-
-    def _late(self) -> Timeout:
-        return Timeout(f"{self._path} did not answer in time")
-
-    def _unanswered(self) -> Unanswered:
-        return Unanswered(f"{self._path}: the daemon ended the connection without an answer")
+    def _keep(self, deadline: float | None) -> None:
+        """Let the kernel wait no longer than until the deadline. Raises Timeout once it is over."""
+        limit = self._limit
+        if deadline is None:
+            if limit is not None:
+                limit_waiting(self._connection, None)
+                self._limit = None
+            return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._exchange.late()
+        if limit is None or not left <= limit <= left + SLACK_SECONDS:
+            # A little more than is left serves the next calls as well, which have a little more.
+            self._limit = left + SLACK_SECONDS / 2
+            limit_waiting(self._connection, self._limit)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.ctl import Ctl, caller
 from tests.client.fakes import FakeDaemon
 
 
@@ -30,3 +31,12 @@ def _nobody_elses_daemon(monkeypatch: pytest.MonkeyPatch, directory: Path) -> No
     for variable in ("DISCOVERYD_SOCKET", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TMPDIR", str(directory))
+
+
+@pytest.fixture
+def ctl(
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Ctl:
+    """discoveryctl, which asks the fake daemon."""
+    monkeypatch.setenv("DISCOVERYD_SOCKET", daemon.path)
+    return caller(capsys)

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
 from typing import Any
 
 Reply = dict[str, Any]
@@ -149,6 +150,70 @@ def stay_silent(connection: socket.socket) -> None:
         pass
 
 
+def end_at_once(connection: socket.socket) -> None:
+    """Read a call and end."""
+    connection.recv(65536)
+
+
+def answer_once(reply: bytes) -> Script:
+    """Send this for the first call, and end."""
+
+    def script(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(reply)
+
+    return script
+
+
+def in_bytes(reply: bytes, size: int) -> Script:
+    """Answer the first call with a reply that arrives in pieces of `size` bytes."""
+
+    def script(connection: socket.socket) -> None:
+        connection.recv(65536)
+        for start in range(0, len(reply), size):
+            connection.sendall(reply[start : start + size])
+        connection.recv(1)
+
+    return script
+
+
+class Stream:
+    """Answers the first call with what is put into it, and ends with `end`."""
+
+    def __init__(self, daemon: "FakeDaemon") -> None:
+        self._daemon = daemon
+        self._replies: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+        self.over = threading.Event()
+        """Set once the client has closed the connection."""
+
+    def put(self, **members: Any) -> None:
+        """Send these parameters, and say that more will come."""
+        self._replies.put({"parameters": members, "continues": True})
+
+    def put_last(self, **members: Any) -> None:
+        """Send these parameters, which settle the call."""
+        self._replies.put({"parameters": members})
+
+    def end(self) -> None:
+        self._replies.put(None)
+
+    def __call__(self, connection: socket.socket) -> None:
+        calls = self._daemon.receive(connection)
+        next(calls)
+        ends = threading.Thread(target=self._await_end, args=(connection,), daemon=True)
+        ends.start()
+        while (reply := self._replies.get()) is not None:
+            connection.sendall(frame(reply))
+        connection.shutdown(socket.SHUT_RDWR)
+        ends.join(10)
+
+    def _await_end(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while connection.recv(65536):
+                pass
+        self.over.set()
+
+
 class FakeDaemon:
     """Answers each method with its canned replies, in a thread for each connection.
 
@@ -164,6 +229,7 @@ class FakeDaemon:
         self.connections = 0
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
+        self._streams: list[Stream] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen()
@@ -197,7 +263,16 @@ class FakeDaemon:
                 self.calls.append(call)
                 yield call
 
+    def stream(self) -> Stream:
+        """Return what the next connection that has no script yet does."""
+        stream = Stream(self)
+        self._streams.append(stream)
+        self.scripts.append(stream)
+        return stream
+
     def close(self) -> None:
+        for stream in self._streams:
+            stream.end()
         # Shutting down, not closing, is what wakes the threads.
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -20,38 +21,34 @@ from discoveryd.client import (
     Timeout,
     TooLarge,
 )
+from discoveryd.client.locate import Candidate, connect, limit_waiting
 from discoveryd.interface import Worker
 from tests.client import fakes
-from tests.client.fakes import FakeDaemon, Script, frame, stay_silent
+from tests.client.fakes import (
+    FakeDaemon,
+    answer_once,
+    end_at_once,
+    frame,
+    in_bytes,
+    stay_silent,
+)
 
 PIECES = 3
 
 
-def in_bytes(reply: bytes, size: int) -> Script:
-    """Answer the first call with a reply that arrives in pieces of `size` bytes."""
-
-    def script(connection: socket.socket) -> None:
-        connection.recv(65536)
-        for start in range(0, len(reply), size):
-            connection.sendall(reply[start : start + size])
-        connection.recv(1)
-
-    return script
-
-
-def end_at_once(connection: socket.socket) -> None:
-    connection.recv(65536)
-
-
-def answer_once(reply: bytes) -> Script:
-    def script(connection: socket.socket) -> None:
-        connection.recv(65536)
-        connection.sendall(reply)
-
-    return script
-
+Places = tuple[Candidate, ...]
 
 RESOLVED = frame({"parameters": fakes.resolution()})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Give the clock by which the client keeps its deadlines: one number, which tests move."""
+    now = [100.0]
+    for module in ("blocking", "wire"):
+        stopped = SimpleNamespace(monotonic=lambda: now[0])
+        monkeypatch.setattr(f"discoveryd.client.{module}.time", stopped)
+    return now
 
 
 def test_resolve_returns_the_workers(daemon: FakeDaemon) -> None:
@@ -139,6 +136,10 @@ def test_the_pieces_of_an_explanation_are_joined(daemon: FakeDaemon) -> None:
         (lambda c: c.check(msgspec.Raw(b'{"a":1}'), "f"), "Check", {"card": {"a": 1}, "file": "f"}),
         (lambda c: c.sync(), "Sync", {}),
         (lambda c: c.sync("f", "g"), "Sync", {"files": ["f", "g"]}),
+        (lambda c: c.history(), "History", {}),
+        (lambda c: c.history("f", limit=3), "History", {"file": "f", "limit": 3}),
+        (lambda c: c.history(name="a"), "History", {"name": "a"}),
+        (lambda c: c.reload(), "Reload", {}),
     ],
 )
 def test_only_parameters_that_are_given_are_sent(
@@ -171,6 +172,13 @@ def test_status_is_read(daemon: FakeDaemon) -> None:
     daemon.answer("GetStatus", fakes.status())
     with Client(daemon.path) as client:
         assert client.status().directories[0].path == "/cards"
+
+
+def test_reload_returns_what_changed_and_what_did_not(daemon: FakeDaemon) -> None:
+    daemon.answer("Reload", {"changed": ["quota is 3 now"], "problems": ["it cannot be read"]})
+    with Client(daemon.path) as client:
+        found = client.reload()
+    assert (found.changed, found.problems) == (("quota is 3 now",), ("it cannot be read",))
 
 
 def test_no_such_model_carries_what_the_daemon_taught(daemon: FakeDaemon) -> None:
@@ -274,6 +282,76 @@ def test_a_call_is_not_sent_a_third_time(daemon: FakeDaemon) -> None:
     with Client(daemon.path) as client, pytest.raises(ConnectionLost):
         client.resolve("llama")
     assert daemon.connections == 2
+
+
+def test_the_kernel_is_told_the_time_once_for_many_calls(
+    daemon: FakeDaemon, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float | None] = []
+
+    def note(connection: socket.socket, seconds: float | None) -> None:
+        told.append(seconds)
+        limit_waiting(connection, seconds)
+
+    monkeypatch.setattr("discoveryd.client.wire.limit_waiting", note)
+    daemon.answer("Resolve", fakes.resolution())
+    with Client(daemon.path, timeout=10) as client:
+        for _ in range(20):
+            client.resolve("llama")
+            clock[0] += 3.0
+    assert len(told) == 1
+    assert 10 <= (told[0] or 0) <= 10.01
+
+
+def test_sending_again_does_not_begin_the_time_anew(daemon: FakeDaemon, clock: list[float]) -> None:
+    def end_late(connection: socket.socket) -> None:
+        connection.recv(65536)
+        clock[0] += 11.0
+
+    daemon.scripts = [end_late]
+    daemon.answer("Resolve", fakes.resolution())
+    with Client(daemon.path, timeout=10) as client:
+        with pytest.raises(Timeout):
+            client.resolve("llama")
+        assert client.resolve("llama").ready
+
+
+def test_connecting_is_part_of_the_time(
+    daemon: FakeDaemon, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect_late(places: Places, timeout: float | None) -> tuple[socket.socket, str]:
+        clock[0] += 11.0
+        return connect(places, timeout)
+
+    monkeypatch.setattr("discoveryd.client.blocking.connect", connect_late)
+    daemon.answer("Resolve", fakes.resolution())
+    with Client(daemon.path, timeout=10) as client, pytest.raises(Timeout):
+        client.resolve("llama")
+
+
+def test_a_daemon_that_takes_nothing_times_out(daemon: FakeDaemon) -> None:
+    enough = threading.Event()
+
+    def take_nothing(_: socket.socket) -> None:
+        enough.wait(10)
+
+    daemon.scripts = [take_nothing]
+    with Client(daemon.path, timeout=0.1) as client, pytest.raises(Timeout):
+        client.check({"filler": "x" * 1_000_000})
+    enough.set()
+
+
+def test_a_daemon_that_trickles_its_input_times_out_as_a_whole(daemon: FakeDaemon) -> None:
+    enough = threading.Event()
+
+    def trickle(connection: socket.socket) -> None:
+        while not enough.wait(0.01):
+            connection.recv(1000)
+
+    daemon.scripts = [trickle]
+    with Client(daemon.path, timeout=0.3) as client, pytest.raises(Timeout):
+        client.check({"filler": "x" * 10_000_000})
+    enough.set()
 
 
 def test_an_end_inside_a_reply_is_an_error(daemon: FakeDaemon) -> None:
@@ -459,3 +537,36 @@ def test_an_error_to_watch_is_raised(daemon: FakeDaemon) -> None:
     daemon.answer("Watch", **fakes.failure("org.varlink.service.InvalidParameter"))
     with Client(daemon.path) as client, pytest.raises(CallRefused):
         next(client.watch())
+
+
+def test_hold_yields_verdicts_until_it_is_closed(daemon: FakeDaemon) -> None:
+    stream = daemon.stream()
+    stream.put(verdicts=[fakes.serving()], cursor=fakes.CURSOR)
+    with Client(daemon.path) as client:
+        replies = client.hold("a.json", "/cards/b.json")
+        assert next(replies).verdicts[0].good
+        stream.put(verdicts=[fakes.verdict()], cursor=fakes.CURSOR)
+        assert next(replies).verdicts[0].standing == "refused"
+        assert not stream.over.is_set()
+        replies.close()
+        assert stream.over.wait(10)
+    assert daemon.asked() == [("Hold", {"files": ["a.json", "/cards/b.json"]})]
+    assert daemon.calls[0]["more"] is True
+
+
+def test_a_hold_that_the_daemon_ends_raises(daemon: FakeDaemon) -> None:
+    stream = daemon.stream()
+    stream.put(verdicts=[], cursor=fakes.CURSOR)
+    stream.end()
+    with Client(daemon.path) as client:
+        replies = client.hold("a.json")
+        next(replies)
+        with pytest.raises(ConnectionLost):
+            next(replies)
+
+
+def test_what_may_not_be_held_is_refused(daemon: FakeDaemon) -> None:
+    daemon.answer("Hold", **fakes.failure("org.varlink.service.PermissionDenied"))
+    with Client(daemon.path) as client, pytest.raises(CallRefused) as caught:
+        next(client.hold("a.json"))
+    assert caught.value.name == "org.varlink.service.PermissionDenied"
