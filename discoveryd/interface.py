@@ -35,6 +35,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source_path: str | None = None
     fingerprint: str
     labels: dict[str, str] | None = None
+    admission: int
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

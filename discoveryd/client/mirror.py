@@ -11,11 +11,10 @@ did not come are forgotten, and the cursor does not move, so the next watch tell
 aliases, a name of kind `operator` is answered by those of the model that it stands for. Kind, model
 and readiness are the daemon's own words, one `Name` for each name that is served.
 
-**Order.** The daemon's order is that of admission, which the stream tells by the order of its
-workers: those of a reset, and those that are new in a reply, come in it. A worker that is known
-keeps its place when it is told again, since an edit keeps the rank. One case the stream does not
-tell from an edit: a worker that left and came back between two replies, or within one revision, is
-last at the daemon and keeps its place here, until the next reset.
+**Order.** The daemon's order is that of admission, and each worker has its rank. Most workers come
+in it: those of a reset, and those that are new in a reply; a worker that is told again keeps its
+place, since an edit keeps the rank. It has another where it left and came back unnoticed, between
+two replies or within one revision, and is entered as if its going had been told.
 
 **Cost.** A reply costs in proportion to its own length. A lookup is one look into a dictionary; the
 first after a change also makes the answer, and that for a name whose workers changed collects them.
@@ -37,8 +36,6 @@ class Mirror:
         self.names: dict[str, Name] = {}
         self.workers: dict[str, Worker] = {}
         self._pieces: list[WatchReply] = []
-        self._ranks: dict[str, int] = {}
-        self._next_rank = 0
         self._members: dict[str, dict[str, Worker]] = {}
         self._choices: dict[str, tuple[Worker, ...]] = {}
         self._resolutions: dict[str, Resolution] = {}
@@ -96,7 +93,7 @@ class Mirror:
         return () if members is None else members.values()
 
     def _clear(self) -> None:
-        for table in (self.names, self.workers, self._ranks, self._members, self._choices):
+        for table in (self.names, self.workers, self._members, self._choices):
             table.clear()
 
     def _apply(self, piece: WatchReply) -> None:
@@ -115,7 +112,6 @@ class Mirror:
         worker = self.workers.pop(key, None)
         if worker is None:
             return
-        del self._ranks[key]
         for name in _names(worker):
             self._take_out(name, key)
 
@@ -123,11 +119,11 @@ class Mirror:
         """Enter a worker, or what a known one says now, in the place that it has."""
         key = worker.key
         old = self.workers.get(key)
+        if old is not None and old.admission != worker.admission:
+            self._leave(key)
+            old = None
         names = _names(worker)
-        if old is None:
-            self._ranks[key] = self._next_rank
-            self._next_rank += 1
-        else:
+        if old is not None:
             for name in _names(old):
                 if name not in names:
                     self._take_out(name, key)
@@ -138,7 +134,8 @@ class Mirror:
             late = old is not None and key not in members
             members[key] = worker
             if late:
-                self._members[name] = dict(sorted(members.items(), key=lambda m: self._ranks[m[0]]))
+                in_order = sorted(members.items(), key=lambda member: member[1].admission)
+                self._members[name] = dict(in_order)
 
     def _take_out(self, name: str, key: str) -> None:
         self._choices.pop(name, None)

@@ -129,8 +129,7 @@ class Models:
     def resolve(self, name: str) -> Resolution:
         """Return the accepting workers that serve `name`, as the daemon's Resolve does.
 
-        They stand in the order of their admission; only one that left and came back unnoticed, with
-        no reply in between, keeps its place. Raises NoSuchModel, which suggests nothing here.
+        They stand in the order of their admission. Raises NoSuchModel, which suggests nothing here.
         """
         found = self._mirror.resolve(name)
         if found is None:

@@ -47,6 +47,7 @@ def worker(served: Served) -> interface.Worker:
         source_path=card.source_path,
         fingerprint=card.fingerprint,
         labels=card.labels,
+        admission=served.admission,
     )
 
 

@@ -32,6 +32,7 @@ def worker(instance: str = "1", **members: Any) -> dict[str, Any]:
         "needs": [],
         "context_length": 8192,
         "fingerprint": "f0",
+        "admission": int(instance),
         **members,
     }
 

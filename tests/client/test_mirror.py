@@ -23,7 +23,7 @@ from discoveryd.core.batch import Batch
 from discoveryd.core.registry import Registry
 from discoveryd.daemon import replies
 from discoveryd.daemon.watch import _Everything
-from discoveryd.interface import Cursor, Name, Resolution, WatchReply, Worker
+from discoveryd.interface import Cursor, Name, Resolution, WatchReply
 from tests.client import fakes
 from tests.core.recipes import (
     NAMES,
@@ -53,11 +53,10 @@ _decode = msgspec.json.Decoder(WatchReply).decode
 
 
 class Reader:
-    """A mirror, and what a test has to know to hold it to the order that it promises."""
+    """A mirror, and whether nothing has been told over its present connection."""
 
     def __init__(self) -> None:
         self.mirror = Mirror()
-        self.admissions: dict[str, int] = {}
         self.first = True
 
 
@@ -158,30 +157,21 @@ class MirrorMachine(RuleBasedStateMachine):
         mirror = reader.mirror
         told = False
         for piece in self._replies(reader):
-            if piece.reset:
-                reader.admissions.clear()
             told = not piece.partial
             mirror.take(piece)
         reader.first = False
         if not told:
             # Nothing to tell: the next heartbeat brings the cursor.
             mirror.take(msgspec.convert(self._heartbeat(), WatchReply))
-        self._agrees(reader)
+        self._agrees(reader.mirror)
 
     def _heartbeat(self) -> dict[str, Any]:
         at = self.answers.cursor
         return fakes.watched(cursor={"epoch": at.epoch, "revision": at.revision})
 
-    def _agrees(self, reader: Reader) -> None:
-        mirror, answers = reader.mirror, self.answers
-        served = {str(key): version.admission for key, version in answers.workers.items()}
-        for key in reader.admissions.keys() - served.keys():
-            del reader.admissions[key]
-        for key, admission in served.items():
-            reader.admissions.setdefault(key, admission)
-        returned = {key for key, at in served.items() if reader.admissions[key] != at}
-        expected = [replies.worker(version) for version in answers.workers.values()]
-        _assert_same(tuple(mirror.workers.values()), expected, returned)
+    def _agrees(self, mirror: Mirror) -> None:
+        answers = self.answers
+        assert list(mirror.workers.values()) == list(map(replies.worker, answers.workers.values()))
         assert sorted(mirror.names.values(), key=_name) == sorted(
             map(replies.name, answers.lines()), key=_name
         )
@@ -196,17 +186,16 @@ class MirrorMachine(RuleBasedStateMachine):
             answer, kind = found
             at = answers.cursor
             assert said is not None
-            assert msgspec.structs.replace(said, workers=()) == Resolution(
+            assert said == Resolution(
                 name=name,
                 kind=kind,
                 model=answer.model,
                 ready=answer.ready,
-                workers=(),
+                workers=tuple(map(replies.worker, answer.workers)),
                 cursor=Cursor(at.epoch, at.revision),
             )
-            _assert_same(said.workers, list(map(replies.worker, answer.workers)), returned)
-            members = list(map(replies.worker, answer.members.values()))
-            _assert_same(mirror.workers_of(name), members, returned)
+            members = tuple(map(replies.worker, answer.members.values()))
+            assert mirror.workers_of(name) == members
 
 
 def _name(line: Name) -> str:
@@ -215,18 +204,6 @@ def _name(line: Name) -> str:
 
 def _said(mirror: Mirror) -> object:
     return mirror.cursor, dict(mirror.names), dict(mirror.workers)
-
-
-def _assert_same(said: tuple[Worker, ...], expected: list[Worker], returned: set[str]) -> None:
-    """Assert that these are the same workers, in order but for those that came back unnoticed."""
-    assert sorted(said, key=_key) == sorted(expected, key=_key)
-    assert [w for w in said if w.key not in returned] == [
-        w for w in expected if w.key not in returned
-    ]
-
-
-def _key(worker: Worker) -> str:
-    return worker.key
 
 
 @pytest.fixture(autouse=True)
@@ -271,16 +248,15 @@ def test_a_worker_that_is_edited_keeps_its_place() -> None:
 def test_a_worker_that_came_back_is_last_if_its_going_was_told() -> None:
     mirror = told("1", "2")
     mirror.take(reply(removed=[fakes.worker("1")["key"]]))
-    mirror.take(reply(changed=[fakes.worker("1")]))
+    mirror.take(reply(changed=[fakes.worker("1", admission=3)]))
     assert order(mirror) == ["2", "1"]
 
 
-def test_a_worker_that_came_back_unnoticed_is_in_its_place_until_the_next_reset() -> None:
+def test_a_worker_that_came_back_unnoticed_is_last() -> None:
     mirror = told("1", "2")
-    mirror.take(reply(changed=[fakes.worker("1")]))
-    assert order(mirror) == ["1", "2"]
-    mirror.take(reply(reset=True, changed=[*map(fakes.worker, "21")], names=[fakes.name()]))
+    mirror.take(reply(changed=[fakes.worker("1", admission=3)]))
     assert order(mirror) == ["2", "1"]
+    assert [worker.instance for worker in mirror.workers.values()] == ["2", "1"]
 
 
 def test_an_old_worker_that_takes_on_a_name_stands_there_by_its_age() -> None:
