@@ -11,6 +11,7 @@ from typing import TypeVar
 from discoveryd.client import show
 from discoveryd.client.blocking import Client
 from discoveryd.client.errors import NoSuchFile, NoSuchModel
+from discoveryd.client.mending import in_shell
 from discoveryd.core.text import display_path, path_bytes
 from discoveryd.interface import Explanation, HistoryReply, SyncReply, Verdict
 
@@ -154,7 +155,7 @@ def nobody_serves(error: NoSuchModel) -> list[str]:
     if error.more_waiting:
         lines.append(f"and {error.more_waiting} more cards that ask for it")
     if error.waiting:
-        lines.append("more about each of them: discoveryctl explain FILE")
+        lines.append(f"what to do about it: discoveryctl explain {in_shell(error.model)}")
     elif not error.similar:
         lines.append("no card asks for this name: drop one, or see discoveryctl list")
     return lines

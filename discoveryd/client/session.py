@@ -1,21 +1,28 @@
 """What every command of discoveryctl shares: its options, its daemon, its ways of printing.
 
 The options are taken before and after the command's name; the later one counts. Everything that
-goes to a person or a program leaves through here, so here is where output is made safe.
+goes to a person or a program leaves through here, so here is where output is made safe. What only
+asking or JSON needs is imported with the first of either, since `--help` is to be fast.
 """
 
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-import msgspec
 
-from discoveryd.client.blocking import Client
 from discoveryd.core.text import printable
 
+if TYPE_CHECKING:
+    from discoveryd.client.blocking import Client
+
 PROGRAM = "discoveryctl"
+
+NO: Final = 1
+NO_DAEMON: Final = 3
+TIMED_OUT: Final = 4
+INTERRUPTED: Final = 130
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _BMP_END = 0xFFFF
@@ -29,8 +36,10 @@ class Session:
         self.json = False
         self.timeout = 10.0
 
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """Return a client for the daemon that the options name."""
+        from discoveryd.client.blocking import Client  # noqa: PLC0415 - --help has no use for it
+
         return Client(self.socket, timeout=self.timeout)
 
     def limit(self) -> int | None:
@@ -60,6 +69,8 @@ def complain(sentence: str, *more: str) -> None:
 
 def json_line(value: object) -> str:
     """Return JSON without a line break, and without characters that could steer a terminal."""
+    import msgspec  # noqa: PLC0415 - --help has no use for it
+
     text = msgspec.json.encode(value).decode()
     if text.isprintable():
         return text
@@ -69,6 +80,11 @@ def json_line(value: object) -> str:
 
 def shared_options(command: _Command) -> _Command:
     """Give a command the options that all of them take."""
+    return options_but_timeout(_TIMEOUT(command))
+
+
+def options_but_timeout(command: _Command) -> _Command:
+    """Give a command that has a timeout of its own the other options that all of them take."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -85,7 +101,7 @@ _OPTIONS = (
     click.option(
         "--socket",
         metavar="PATH",
-        type=click.Path(),
+        type=click.Path(readable=False),
         expose_value=False,
         callback=_remember,
         help="The daemon's socket.  [default: $DISCOVERYD_SOCKET, else yours, else the system's]",
@@ -98,14 +114,14 @@ _OPTIONS = (
         callback=_remember,
         help="Print JSON: one value, or one a line for a stream.",
     ),
-    click.option(
-        "--timeout",
-        metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
-        expose_value=False,
-        callback=_remember,
-        help="How long to wait for the daemon.  [default: 10]",
-    ),
+)
+_TIMEOUT = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    expose_value=False,
+    callback=_remember,
+    help="How long to wait for the daemon.  [default: 10]",
 )
 
 

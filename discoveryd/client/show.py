@@ -37,7 +37,7 @@ def resolution(answer: Resolution, limit: int | None) -> list[str]:
     kind = _KINDS.get(answer.kind)
     about = f" ({kind.format(printable(answer.model))})" if kind is not None else ""
     ready = "" if answer.ready else ", not ready"
-    head = f"{name}{about}: {_count(len(answer.workers), 'worker')}{ready}"
+    head = f"{name}{about}: {count(len(answer.workers), 'worker')}{ready}"
     if not answer.workers:
         return [head]
     rows = [
@@ -49,9 +49,13 @@ def resolution(answer: Resolution, limit: int | None) -> list[str]:
 
 def why_not_ready(answer: Resolution) -> str:
     """Return a sentence on what the workers of a name that is not ready lack."""
-    name = printable(answer.name)
+    return f"{printable(answer.name)} is not ready: {lack(answer)}"
+
+
+def lack(answer: Resolution) -> str:
+    """Return what the workers of a name that is not ready lack."""
     if not answer.workers:
-        return f"{name} is not ready: all its workers drain"
+        return "all its workers drain"
     there = {worker.worker_type for worker in answer.workers}
     lacking = sorted(
         {
@@ -61,18 +65,7 @@ def why_not_ready(answer: Resolution) -> str:
         }
     )
     missing = f"; missing: {printable(', '.join(lacking))}" if lacking else ""
-    return f"{name} is not ready: its workers are incomplete{missing}"
-
-
-def names(served: Sequence[Name], limit: int | None) -> list[str]:
-    """Return the served names as a table."""
-    if not served:
-        return ["no name is served"]
-    rows = [
-        (name.name, name.kind, str(name.workers), "yes" if name.ready else "no", name.model)
-        for name in served
-    ]
-    return table(("NAME", "KIND", "WORKERS", "READY", "MODEL"), rows, limit=limit, elastic=(4,))
+    return f"its workers are incomplete{missing}"
 
 
 def workers(served: Sequence[Worker], limit: int | None) -> list[str]:
@@ -96,6 +89,8 @@ def workers(served: Sequence[Worker], limit: int | None) -> list[str]:
 
 def verdict(found: Verdict, *, supposed: bool = False) -> list[str]:
     """Return what became of a card file, or is `supposed` to; why, and what to do about it."""
+    from discoveryd.client.mending import mends  # noqa: PLC0415 - resolve starts faster without
+
     lines = [f"{printable(found.file)}: {printable(found.standing)}"]
     if found.names:
         lines.append(f"  asks for: {printable(', '.join(found.names))}")
@@ -106,6 +101,10 @@ def verdict(found: Verdict, *, supposed: bool = False) -> list[str]:
         lines.append(f"  since:    {printable(found.since)}")
     for reason in found.reasons:
         lines.extend(_reason(reason))
+    for number, mend in enumerate(mends(found, supposed=supposed)):
+        colon = ":" if mend.commands else ""
+        lines.append(f"  {'or:  ' if number else 'mend:'}     {mend.words}{colon}")
+        lines.extend(f"              {line}" for line in mend.commands)
     lines.extend(f"  warning:  {printable(warning)}" for warning in found.warnings)
     return lines
 
@@ -119,7 +118,7 @@ def _reason(reason: Reason) -> list[str]:
             ("found", reason.found),
             ("expected", reason.expected),
         )
-        if value is not None
+        if value is not None and value != "$"
     ]
     if sides:
         lines.append(f"            {', '.join(sides)}")
@@ -137,7 +136,7 @@ def status(daemon: Status, limit: int | None) -> list[str]:
     """Return how the daemon is."""
     cursor = daemon.cursor
     health = "healthy" if daemon.healthy else "NOT healthy"
-    uptime = _duration(daemon.uptime_seconds)
+    uptime = duration(daemon.uptime_seconds)
     lines = [
         f"discoveryd {printable(daemon.version)}, up {uptime}, {health}",
         *(f"  problem: {printable(problem)}" for problem in daemon.problems),
@@ -200,14 +199,15 @@ def _worker(worker: Worker) -> str:
 
 def _name(name: Name) -> str:
     ready = "ready" if name.ready else "not ready"
-    return f"{printable(name.name)}: {_count(name.workers, 'worker')}, {ready}"
+    return f"{printable(name.name)}: {count(name.workers, 'worker')}, {ready}"
 
 
 def _gone(kind: str, keys: Iterable[str]) -> Iterable[str]:
     return (f"  gone   {kind} {printable(key)}" for key in keys)
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """Return so many of something, in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -215,7 +215,7 @@ def _number(value: int | None) -> str:
     return _NONE if value is None else str(value)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a length of time in its two greatest units."""
     whole = int(seconds)
     for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):

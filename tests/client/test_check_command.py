@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from discoveryd.client.cli import NO, run
+from discoveryd.client.cli import run
+from discoveryd.client.session import NO
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon
 

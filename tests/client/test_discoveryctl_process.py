@@ -66,6 +66,7 @@ def test_timed_out_is_4(daemon: FakeDaemon) -> None:
 def test_a_reader_that_has_seen_enough_ends_it_quietly(daemon: FakeDaemon) -> None:
     served = {"names": [fakes.name(f"n{n}") for n in range(50_000)], "cursor": fakes.CURSOR}
     daemon.answer("List", served)
+    daemon.answer("Explain", {"verdicts": [], "cursor": fakes.CURSOR})
     with subprocess.Popen(
         [*PROGRAM, "list"],
         env=environment(daemon),
@@ -132,15 +133,44 @@ def test_tables_fit_the_terminal(daemon: FakeDaemon, columns: int, cut: bool) ->
     assert len(last) <= columns
 
 
-def test_resolve_imports_neither_the_registry_nor_the_daemon() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", "import sys, discoveryd.client.cli; print(*sys.modules)"],
-        env=environment(None),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=True,
-    ).stdout.split()
-    slow = {"discoveryd.core.registry", "discoveryd.daemon", "asyncio", "anyio", "watchfiles"}
-    assert not slow.intersection(shown)
-    assert "discoveryd.client.blocking" in shown
+def imported(daemon: FakeDaemon, *args: str) -> set[str]:
+    """Return the modules that a run of discoveryctl has imported at its end."""
+    told = "print(*sys.modules, file=sys.stderr)"
+    code = f"import sys; from discoveryd.client.cli import run; run(sys.argv[1:]); {told}"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code, *args],
+            env=environment(daemon),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=True,
+        ).stderr.split()
+    )
+
+
+HEAVY = {
+    *("anyio", "asyncio", "concurrent", "ctypes", "difflib", "email", "http", "json", "logging"),
+    *("multiprocessing", "pathlib", "rich", "sqlite3", "ssl", "subprocess", "tempfile", "trio"),
+    *("unittest", "urllib", "uvloop", "watchfiles", "discoveryd.daemon", "discoveryd.core.card"),
+}
+
+
+def test_resolve_imports_only_what_asking_takes(daemon: FakeDaemon) -> None:
+    daemon.answer("Resolve", fakes.resolution())
+    modules = imported(daemon, "resolve", "llama")
+    assert "discoveryd.client.blocking" in modules
+    assert not HEAVY & modules
+    commands = {name for name in modules if name.startswith("discoveryd.client.commands.")}
+    assert commands == {"discoveryd.client.commands.asking"}
+
+
+def test_help_imports_no_command_and_nothing_that_asks(daemon: FakeDaemon) -> None:
+    modules = imported(daemon, "--help")
+    assert "discoveryd.client.group" in modules
+    assert not (HEAVY | {"msgspec", "socket"}) & modules
+    ours = {name for name in modules if name.startswith("discoveryd.")}
+    assert ours == {
+        *("discoveryd.client", "discoveryd.client.cli", "discoveryd.client.group"),
+        *("discoveryd.client.session", "discoveryd.core", "discoveryd.core.text"),
+    }

@@ -107,7 +107,7 @@ def test_faulty_names(card: dict[str, Any], expected: list[tuple[str, str]]) -> 
     assert faults(card) == expected
 
 
-NUMBERS = [
+NUMBERS: list[tuple[dict[str, Any], str]] = [
     ({"kv_cache_block_size": True}, "$.kv_cache_block_size"),
     ({"kv_cache_block_size": 16.0}, "$.kv_cache_block_size"),
     ({"kv_cache_block_size": "16"}, "$.kv_cache_block_size"),

@@ -24,7 +24,7 @@ def read_display_name(card: dict[str, object], at: str, findings: Findings) -> s
     if not isinstance(name, str):
         findings.wrong_type(path, name, "a string")
         return _PLACEHOLDER
-    problem = _problem(name)
+    problem = name_problem(name)
     if problem is None:
         return name
     findings.fault("bad_name", path, problem, found=name)
@@ -58,7 +58,7 @@ def read_aliases(
     for index, name in enumerate(given):
         if not isinstance(name, str):
             findings.warn(f"{path}[{index}]", "not a string, so it is skipped")
-        elif (problem := _problem(name)) is None:
+        elif (problem := name_problem(name)) is None:
             aliases.append(name)
         else:
             findings.fault("bad_name", f"{path}[{index}]", problem, found=name)
@@ -75,7 +75,8 @@ def read_lora(card: dict[str, object], at: str, findings: Findings) -> bool:
     return True
 
 
-def _problem(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
+    """Return why a name may not be served, to follow on what names it; None if it may."""
     if not name:
         return "is empty: a name has at least one character"
     # A character takes at most 4 bytes, so short names need no encoding.

@@ -59,7 +59,7 @@ class Shape(Enum):
     INNER = CARD_MEMBERS
 
 
-_MEANT = {
+MEANT = {
     "alias": "aliases",
     "names": "aliases",
     "served_names": "aliases",
@@ -105,6 +105,7 @@ _MEANT = {
     "worker_id": "instance",
     "card": "card_json",
 }
+"""What people write, and the member that they mean by it."""
 
 
 def warn_of_slips(members: dict[str, object], shape: Shape, at: str, findings: Findings) -> None:
@@ -126,7 +127,7 @@ def _nearest(name: str, shape: Shape) -> str | None:
     if len(name) > _LONGEST:
         return None
     choices = {_plain(known): known for known in shape.value}
-    choices |= {_plain(slip): meant for slip, meant in _MEANT.items() if meant in shape.value}
+    choices |= {_plain(slip): meant for slip, meant in MEANT.items() if meant in shape.value}
     plain = _plain(name)
     if plain not in choices:
         close = get_close_matches(plain, choices, n=1, cutoff=_CLOSE)
