@@ -444,6 +444,20 @@ async def test_closing_answers_every_call_that_was_read_and_then_half_closes(sta
     assert server.connections == 0
 
 
+async def test_who_came_just_before_closing_is_still_answered(stage: Stage) -> None:
+    server = stage.begin()
+    client = await stage.client()
+    await until(lambda: server.connections == 1)
+    closing = asyncio.create_task(server.close(DEADLINE))
+    await asyncio.sleep(0)
+    client.send(call("Echo", "a"))
+    assert await client.words(1) == ["a"]
+    assert await client.rest() == b""
+    await client.close()
+    async with asyncio.timeout(DEADLINE):
+        await closing
+
+
 async def test_closing_ends_streams(stage: Stage) -> None:
     server = stage.begin()
     client = await stage.watcher()

@@ -68,6 +68,7 @@ class Conversation(asyncio.BufferedProtocol):
     ) -> None:
         self.peer = peer
         self.begun = False
+        self.heard = False
         self.streaming = False
         self.task: asyncio.Task[None] | None = None
         self._service = service
@@ -102,6 +103,7 @@ class Conversation(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer what can be answered at once; called by the loop."""
+        self.heard = True
         if not self._finishing:
             self._connection.receive_data(self._intake.was_read(nbytes))
             self._go_on()

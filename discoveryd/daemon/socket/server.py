@@ -35,6 +35,7 @@ USER_CONNECTIONS = 1024
 _ACCEPTS_PER_TURN = 64
 _ACCEPT_PAUSE = 0.5
 _WIND_UP = 0.2
+_FIRST_WORD = 0.1
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct("iII")
 _LOOKS = 10
@@ -125,6 +126,7 @@ class Server:
     async def close(self, grace: float) -> None:
         """Accept no more, answer every whole call that was read, end the streams, and half-close.
 
+        Who has connected and said nothing yet has a moment to ask before that.
         Returns when all peers have ended their side too, or after `grace` seconds, when those that
         did not, and answers that took longer, are cut off. Afterwards the server is used up.
         """
@@ -135,6 +137,9 @@ class Server:
         self._listening.clear()
         if self._arriving:
             await asyncio.wait(self._arriving)
+        if not all(conversation.heard for conversation in self._conversations):
+            # Who connects to ask once asks at once, and would take an end for a refusal.
+            await asyncio.sleep(min(_FIRST_WORD, grace))
         for conversation in tuple(self._conversations):
             conversation.finish()
         with contextlib.suppress(TimeoutError):
