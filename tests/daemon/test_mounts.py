@@ -67,7 +67,8 @@ def test_a_directory_in_a_temporary_directory_of_the_service_s_own_is_told(
     said = private_temporary(bytes(top / directory))
     assert said is not None
     assert "PrivateTmp=" in said
-    assert f"BindPaths={top / directory} in a drop-in" in said
+    assert f"into {top / directory}. Choose" in said
+    assert "PrivateTmp=no in a drop-in" in said
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,6 @@ async def test_it_is_a_problem_of_the_directory_whether_that_is_there_or_not(
     directory = DropDirectory(cards, Collector())
     async with following(directory):
         problem = directory.status.problem or ""
-        assert f"BindPaths={cards} in a drop-in of its unit" in problem
+        assert f"into {cards}. Choose" in problem
         assert ("waiting for directory" in problem) != exists
     assert [r.levelname for r in caplog.records if "PrivateTmp=" in r.getMessage()] == ["WARNING"]

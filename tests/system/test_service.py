@@ -518,7 +518,7 @@ def test_cards_where_nobody_else_can_put_them_are_a_problem_that_says_what_to_do
     daemon = start(arguments, prefix=hide).wait_ready()
     with daemon.client() as client:
         hidden, seen = client.status().directories
-    assert f"BindPaths={hidden_store} in a drop-in of its unit" in (hidden.problem or "")
+    assert f"into {hidden_store}. Choose" in (hidden.problem or "")
     assert "PrivateTmp=" not in (seen.problem or "")
     assert "PrivateTmp=" in daemon.log
     daemon.stop()

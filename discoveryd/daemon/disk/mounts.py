@@ -68,8 +68,8 @@ def private_temporary(path: bytes) -> str | None:
     shown, where = printable(display_path(path)), display_path(base)
     return (
         f"{where} is this service's own here (PrivateTmp=), so nobody else can put anything into"
-        f" {shown}. Choose a directory elsewhere, or let the service see it: BindPaths={shown} in a"
-        " drop-in of its unit"
+        f" {shown}. Choose a directory elsewhere, or let the service see the host's: PrivateTmp=no"
+        " in a drop-in of its unit"
     )
 
 
