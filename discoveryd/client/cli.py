@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "history": Row(f"{_AT}.judging:history", "Say what became of cards, the latest first."),
     "sync": Row(f"{_AT}.following:sync", "Wait until what is on disk now has been applied."),
     "watch": Row(f"{_AT}.following:watch", "Print the present state, then every change."),
+    "top": Row(f"{_AT}.top:top", "Show models, workers and what waits, as they change."),
     "wait": Row(f"{_AT}.following:wait", "Wait until NAME is served and ready."),
     "publish": Row(f"{_AT}.publish:publish", "Put a card FILE into the drop directory."),
     "withdraw": Row(f"{_AT}.publish:withdraw", "Remove a card from the drop directory."),

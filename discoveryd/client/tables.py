@@ -43,11 +43,11 @@ def table(
     cells = [list(heading), *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
     if limit is not None:
-        widths = _squeeze(widths, limit, elastic)
+        widths = squeeze(widths, limit, elastic)
     return [_line(row, widths) for row in cells]
 
 
-def _squeeze(widths: Sequence[int], limit: int, elastic: Collection[int]) -> list[int]:
+def squeeze(widths: Sequence[int], limit: int, elastic: Collection[int]) -> list[int]:
     """Return widths whose sum fits `limit`, as far as the widest elastic columns can give way."""
     squeezed = list(widths)
     excess = sum(widths) + _GAP * (len(widths) - 1) - limit
@@ -63,12 +63,12 @@ def _squeeze(widths: Sequence[int], limit: int, elastic: Collection[int]) -> lis
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     shown: list[str] = []
     for cell, width in zip(row, widths, strict=True):
-        fitted = _end_of(cell, width)
+        fitted = end_of(cell, width)
         shown.append(fitted + " " * (width + _GAP - columns(fitted)))
     return "".join(shown).rstrip(" ")
 
 
-def _end_of(text: str, width: int) -> str:
+def end_of(text: str, width: int) -> str:
     """Return the text, or as much of its end as fits behind an ellipsis."""
     if columns(text) <= width:
         return text

@@ -1,0 +1,1 @@
+"""What `discoveryctl doctor` examines: a module for each subject, which looks and judges apart."""
