@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "undrain": Row(f"{_AT}.publish:undrain", "Let workers that drain take new requests again."),
     "run": Row(f"{_AT}.run:run", "Run a worker's COMMAND, and keep its card as long as it lives."),
     "adopt": Row(f"{_AT}.adopt:adopt", "Register servers that run already, by their listings."),
+    "export": Row(f"{_AT}.export:export", "Write what is served in the FORMAT of a router."),
     "status": Row(f"{_AT}.serving:status", "Say how the daemon is."),
     "doctor": Row(f"{_AT}.doctor:doctor", "Examine why things do not work."),
     "reload": Row(f"{_AT}.serving:reload", "Let the daemon read its configuration again."),
