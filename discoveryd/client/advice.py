@@ -86,10 +86,7 @@ def explain(client: Client, what: str) -> tuple[Explanation, str | None]:
         return ask_of_files(client, [what], lambda named: client.explain(file=named[0]))
 
     def by_name() -> Explanation:
-        found = client.explain(name=what)
-        if not found.verdicts:
-            raise _nobody_asks(what)
-        return found
+        return client.explain(name=what)
 
     tries: list[Callable[[], Explanation]] = [by_name, by_file]
     if reads_as_file(what):
@@ -135,13 +132,6 @@ def _behind(client: Client, name: str) -> tuple[Explanation, str]:
     """Return the verdicts on the model that a name which no card asks for stands for."""
     model = client.resolve(name).model
     return client.explain(name=model), model
-
-
-def _nobody_asks(name: str) -> NoSuchModel:
-    return NoSuchModel(
-        "io.discoveryd.Models.NoSuchModel",
-        {"name": name, "similar": [], "waiting": [], "more_waiting": 0},
-    )
 
 
 def nobody_serves(error: NoSuchModel) -> list[str]:

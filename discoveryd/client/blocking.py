@@ -96,7 +96,8 @@ class Client:
     def explain(self, file: str | None = None, name: str | None = None) -> Explanation:
         """Return the verdict on a file, or on all cards that ask for a name.
 
-        Without arguments: on every card that is not serving its present content. Raises NoSuchFile.
+        Without arguments: on every card that is not serving its present content. Raises NoSuchFile,
+        and NoSuchModel where no card asks for the name.
         """
         return self._ask(calls.explain(file, name))
 

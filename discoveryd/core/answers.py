@@ -134,11 +134,15 @@ class Published(NamedTuple):
 
 
 class Answers:
-    """The answers of one epoch, and their history."""
+    """The answers of one epoch, and their history.
+
+    `models` is how many names are served that others may stand for: primaries and adapters.
+    """
 
     def __init__(self, epoch: str, operator_aliases: Mapping[str, str] | None = None) -> None:
         self.history = History(epoch)
         self.workers: dict[Key, Served] = {}
+        self.models = 0
         self._answers: dict[str, Answer] = {}
         self._operator: dict[str, str] = dict(operator_aliases or {})
         self._operator_by_target = _by_target(self._operator)
@@ -162,11 +166,6 @@ class Answers:
         """How many names are served, operator aliases included."""
         return len(self._answers) + sum(self.line(name) is not None for name in self._operator)
 
-    @property
-    def models(self) -> int:
-        """How many names are served that others may stand for: primaries and adapters."""
-        return sum(answer.kind != "alias" for answer in self._answers.values())
-
     def publish(self, change: Change) -> Published | None:
         """Take a change over as the next revision; None for a change that is none."""
         if change.empty:
@@ -185,6 +184,7 @@ class Answers:
             new = self.line(name)
             if old != new:
                 told[name] = new is not None
+                self.models += _is_model(new) - _is_model(old)
             if old is None and new is not None:
                 self._similar.add(name)
             elif old is not None and new is None:
@@ -256,6 +256,10 @@ class Answers:
         answer, kind = found
         return answer.line if kind == answer.kind else answer.line._replace(name=name, kind=kind)
 
+    def names(self) -> list[str]:
+        """Return every name that may be served, the operator's last; those need not be."""
+        return [*self._answers, *self._operator]
+
     def lines(self) -> Iterator[NameLine]:
         """Yield every served name in short, the operator's last."""
         for answer in self._answers.values():
@@ -268,6 +272,10 @@ class Answers:
     def similar(self, name: str) -> list[str]:
         """Return at most five served names that may have been meant."""
         return self._similar.to(name)
+
+
+def _is_model(line: NameLine | None) -> bool:
+    return line is not None and line.kind in {"primary", "adapter"}
 
 
 def _by_target(operator: Mapping[str, str]) -> KeyIndex[str, str]:

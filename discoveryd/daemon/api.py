@@ -22,6 +22,7 @@ from discoveryd.core.registry import Registry
 from discoveryd.core.text import path_bytes
 from discoveryd.core.verdict import Verdict
 from discoveryd.daemon import replies
+from discoveryd.daemon.http.calls import Calls, Tally
 from discoveryd.daemon.life.holds import Holds, Keeper
 from discoveryd.daemon.parameters import (
     Check,
@@ -42,6 +43,8 @@ from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import CallError, InvalidParameter, Method, Service
 
 NAME = "io.discoveryd.Models"
+
+_RESOLVE = f"{NAME}.Resolve"
 
 MOST_WAITING = 10
 """How many verdicts a NoSuchModel carries."""
@@ -84,11 +87,12 @@ class Api:
         self._writer = writer
         self._disk = disk
         self._turns = Turns()
+        self._resolved = Tally(timed=False)
         self._holds = Holds(writer, keeper, disk, WHOLE_BYTES)
         self._upkeep = Upkeep(writer, disk)
 
-    def service(self) -> Service:
-        """Return the methods as a Varlink service."""
+    def service(self, calls: Calls | None = None) -> Service:
+        """Return the methods as a Varlink service, whose calls are counted by `calls`, if any."""
         methods = {
             "Resolve": Method(Resolve, self.resolve),
             "List": Method(Nothing, self.list_names, more="optional"),
@@ -102,19 +106,22 @@ class Api:
             "Reload": Method(Nothing, self._upkeep.reload),
             "GetStatus": Method(Nothing, self._upkeep.get_status),
         }
+        named = {f"{NAME}.{name}": method for name, method in methods.items()}
         return Service(
             vendor="discoveryd",
             product="discoveryd",
             version=__version__,
             url="",  # there is no site yet, and an invented one would mislead
             interfaces={NAME: description()},
-            methods={f"{NAME}.{name}": method for name, method in methods.items()},
+            methods=named if calls is None else calls.counted(named, {_RESOLVE: self._resolved}),
+            refused=None if calls is None else calls.refused,
         )
 
     # Resolve
 
     def resolve(self, asked: Resolve, *_: object) -> bytes | Awaitable[bytes]:
         """Return who serves the name; rendered once after each change of it."""
+        self._resolved.calls += 1
         rendered = self._writer.render(asked.name)
         if rendered is None:
             found = self._writer.answers.resolve(asked.name)

@@ -65,6 +65,11 @@ def command() -> None:
 )
 @click.option("--socket-group", metavar="GROUP", help="The group that the socket belongs to.")
 @click.option(
+    "--http",
+    metavar="WHERE",
+    help="Answer HTTP, too, for reading only: at a path, or at 127.0.0.1:PORT.",
+)
+@click.option(
     "--state",
     metavar="FILE",
     type=click.Path(),
@@ -86,6 +91,7 @@ def serve(  # noqa: PLR0913 - one a flag, all by keyword
     socket: str | None,
     socket_mode: str | None,
     socket_group: str | None,
+    http: str | None,
     state: str | None,
     file: str | None,
     log_level: str | None,
@@ -111,6 +117,7 @@ def serve(  # noqa: PLR0913 - one a flag, all by keyword
                 socket=socket,
                 socket_mode=socket_mode,
                 socket_group=socket_group,
+                http=http,
                 state=state,
                 log_level=log_level,
                 file=file,

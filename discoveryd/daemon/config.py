@@ -18,6 +18,7 @@ from discoveryd.daemon.permit.allowing import Allow
 from discoveryd.daemon.settings import (
     NO_STATE,
     group_of,
+    http_of,
     level_of,
     mode_of,
     path_of,
@@ -35,9 +36,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     `place` is the default directory where `socket` or a drop directory lies in it, to be made or
     checked before use; None where every place was named. `aliases` are the operator's. The socket
     gets the mode `socket_mode` and, unless it is None, the group with the number `socket_group`.
-    Where the socket was passed in, both are what it has. `state` is the ledger's file; None is to
-    do without. `allow`, `by_owner` and `quota` are what
-    the permission gate holds cards to: see there.
+    Where the socket was passed in, both are what it has. `http` is a path, or an address of
+    loopback with a port, where HTTP is answered besides; None is nowhere. `state` is the ledger's
+    file; None is to do without. `allow`, `by_owner` and `quota` are what the permission gate holds
+    cards to: see there.
     """
 
     cards: tuple[str, ...]
@@ -45,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     socket_mode: int = PRIVATE_MODE
     socket_group: int | None = None
+    http: str | None = None
     state: str | None = None
     aliases: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     allow: tuple[Allow, ...] = ()
@@ -72,6 +75,7 @@ def configure(  # noqa: PLR0913 - one a setting, all by keyword
     socket: str | None = None,
     socket_mode: str | None = None,
     socket_group: str | None = None,
+    http: str | None = None,
     state: str | None = None,
     log_level: str | None = None,
     file: str | None = None,
@@ -114,6 +118,9 @@ def configure(  # noqa: PLR0913 - one a setting, all by keyword
         default_cards = place.cards
     cards = cards or (() if dynamo else (default_cards,))
     _check_allow(written.allow, (*cards, *dynamo))
+    http = http_of("--http", http) or written.http
+    if http == socket:
+        raise ConfigError(f"http and the socket are both at {http}: name another path for one")
     used = passed_socket is None and (socket == place.socket or place.cards in cards)
     return Config(
         cards=tuple(cards),
@@ -121,6 +128,7 @@ def configure(  # noqa: PLR0913 - one a setting, all by keyword
         socket=socket,
         socket_mode=mode,
         socket_group=group,
+        http=http,
         state=_state(state_of("--state", state) or written.state, socket, environ),
         aliases=written.aliases,
         allow=written.allow,

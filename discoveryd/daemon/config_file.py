@@ -22,6 +22,7 @@ from discoveryd.daemon.settings import (
     LOG_LEVELS,
     NO_STATE,
     group_of,
+    http_of,
     level_of,
     mode_of,
     path_of,
@@ -46,6 +47,7 @@ _KEYS = {
     "socket": _Key(str, f'a path, such as "/srv/discoveryd/{SOCKET_NAME}"'),
     "socket_mode": _Key(str, 'octal digits in quotes, such as "0660"'),
     "socket_group": _Key(str, "a group's name or number in quotes"),
+    "http": _Key(str, 'a path, such as "/srv/discoveryd/http", or "127.0.0.1:9475"'),
     "state": _Key(str, f'a file, such as "/var/lib/discoveryd/ledger", or "{NO_STATE}"'),
     "allow": _Key(list[dict[str, Any]], "tables, each headed [[allow]]"),
     "owner": _Key(Literal["uid"], '"uid", or left out'),
@@ -66,6 +68,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     socket: str | None = None
     socket_mode: int | None = None
     socket_group: int | None = None
+    http: str | None = None
     state: str | None = None
     aliases: Mapping[str, str] = {}
     allow: tuple[Allow, ...] = ()
@@ -134,6 +137,7 @@ def _check(file: str, table: dict[str, Any]) -> Written:
         socket=path_of(f"{file}: socket", table["socket"], base) if "socket" in table else None,
         socket_mode=mode_of(f"{file}: socket_mode", table.get("socket_mode")),
         socket_group=group_of(f"{file}: socket_group", table.get("socket_group")),
+        http=http_of(f"{file}: http", table.get("http"), base),
         state=state_of(f"{file}: state", table.get("state"), base),
         aliases=aliases,
         allow=tuple(

@@ -1,8 +1,8 @@
 """Two configurations compared: what may change in a running daemon, and what does, in words.
 
-Pure. The socket with its mode and group, and the ledger, are for the whole life of a daemon; the
-rest is taken over at a reload. The words are for people who have just edited a file, so they name
-each setting as the file does, and say what it was before.
+Pure. The socket with its mode and group, HTTP's, and the ledger are for the whole life of a daemon;
+the rest is taken over at a reload. The words are for people who have just edited a file, so they
+name each setting as the file does, and say what it was before.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ def compare(before: Config, told: Config) -> Difference:
         socket=before.socket,
         socket_mode=before.socket_mode,
         socket_group=before.socket_group,
+        http=before.http,
         state=before.state,
     )
     changed = [
@@ -58,6 +59,7 @@ _LASTING: dict[str, Callable[[Config], str]] = {
     "socket": lambda config: config.socket,
     "socket_mode": lambda config: f"{config.socket_mode:04o}",
     "socket_group": lambda config: _number(config.socket_group),
+    "http": lambda config: config.http or "left out",
     "state": lambda config: config.state or NO_STATE,
 }
 

@@ -10,7 +10,6 @@ such is told by signals and tells its service manager (service.py).
 
 import logging
 import os
-import socket
 import sys
 import time
 import uuid
@@ -36,12 +35,14 @@ from discoveryd.daemon.disk.following import Follower, Sink
 from discoveryd.daemon.disk.store import DynamoStore
 from discoveryd.daemon.disk.store_names import key_of
 from discoveryd.daemon.gates import Gates
+from discoveryd.daemon.http.opening import Http
 from discoveryd.daemon.ledger.ledger import Ledger
 from discoveryd.daemon.life.liveness import Liveness
 from discoveryd.daemon.reloading import Reloading, directories_of
 from discoveryd.daemon.socket.keeping import keep
 from discoveryd.daemon.socket.listening import Listener, claim
 from discoveryd.daemon.socket.server import USER_CONNECTIONS, Server
+from discoveryd.daemon.systemd.activation import NOTHING, Passed
 from discoveryd.daemon.systemd.notify import Notifier
 from discoveryd.daemon.systemd.paths import PassedPaths
 from discoveryd.daemon.upkeep import Surroundings
@@ -59,8 +60,8 @@ class Daemon:
     """One daemon, for one run.
 
     `reconfigure` reads the configuration again, for `reload`; it may block, and raises ConfigError.
-    `passed` are listening, non-blocking sockets to serve instead of making one at `config.socket`,
-    which is their path; they stay the caller's.
+    `passed` has listening, non-blocking sockets to serve instead of making one at `config.socket`,
+    which is their path, and others to answer HTTP at; they stay the caller's.
     """
 
     def __init__(
@@ -69,12 +70,13 @@ class Daemon:
         *,
         reconfigure: Callable[[], Config],
         notifier: Notifier,
-        passed: tuple[socket.socket, ...] = (),
+        passed: Passed = NOTHING,
     ) -> None:
         self._began = time.monotonic()
         self._notifier = notifier
-        self._passed = passed
-        self._passed_paths = PassedPaths(passed)
+        self._passed = passed.sockets
+        self._passed_paths = PassedPaths((*passed.sockets, *passed.http))
+        self._http = Http(config, passed.http)
         by_owner = config.by_owner
         self._ledger = Ledger(config.state, by_owner=by_owner)
         self._writer = Writer(uuid.uuid4().hex, config.aliases, self._ledger, by_owner=by_owner)
@@ -106,6 +108,7 @@ class Daemon:
         if not self._passed:
             self._listener = claim(config.socket, config.socket_mode, config.socket_group)
         try:
+            self._http.claim()
             async with anyio.create_task_group() as life:
                 life.start_soon(self._end_when_asked, life.cancel_scope)
                 with without_collecting():
@@ -115,9 +118,10 @@ class Daemon:
                 for course in courses:
                     course.begin()
                 self._server = server = Server(
-                    Api(self._writer, self, self._liveness).service(),
+                    Api(self._writer, self, self._liveness).service(self._http.calls),
                     user_connection_limit=USER_CONNECTIONS if config.many_users else None,
                 )
+                self._http.serve(self._writer, self, life)
                 self._serve(server, life)
                 self._liveness.listening()
                 self._greet()
@@ -132,6 +136,7 @@ class Daemon:
                 await self._ledger.close(self._writer.apply)
             if self._listener is not None:
                 self._listener.close()
+            self._http.close()
 
     async def _end_when_asked(self, life: anyio.CancelScope) -> None:
         """Answer what was read while the directories are still followed: a Sync needs them."""
@@ -185,6 +190,7 @@ class Daemon:
 
     async def _end_serving(self) -> None:
         self._liveness.close()
+        await self._http.end()
         if self._server is not None:
             server, self._server = self._server, None
             await server.close(GRACE_SECONDS)
@@ -256,6 +262,7 @@ class Daemon:
             problems=(
                 *self._reloading.problems(),
                 *(() if self._listener is None else self._listener.problems()),
+                *self._http.problems(),
                 *self._passed_paths.problems(),
                 *self._ledger.problems(),
                 *self._gates.problems(),

@@ -65,7 +65,7 @@ def run(config: Config, reconfigure: Callable[[], Config], manager: Manager) -> 
     try:
         return anyio.run(serving, backend_options={"use_uvloop": fast})
     finally:
-        for passed in manager.passed.sockets:
+        for passed in (*manager.passed.sockets, *manager.passed.http):
             passed.close()
         manager.notifier.close()
 
@@ -77,7 +77,7 @@ async def _serve(config: Config, reconfigure: Callable[[], Config], manager: Man
     notifier, watchdog_seconds, passed = manager
     for warning in passed.warnings:
         _log.warning("%s", warning)
-    daemon = Daemon(config, reconfigure=reconfigure, notifier=notifier, passed=passed.sockets)
+    daemon = Daemon(config, reconfigure=reconfigure, notifier=notifier, passed=passed)
     hangups = _Hangups(daemon.reload)
     received = anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with received as signals, _hangups_heard():

@@ -4,6 +4,7 @@
 """
 
 import grp
+import ipaddress
 import os
 import re
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from discoveryd.daemon.errors import ConfigError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MODE_BITS = 0o777
+MOST_PORT = 65_535
 NO_STATE = "none"
 
 
@@ -35,6 +37,29 @@ def mode_of(where: str, mode: str | None) -> int | None:
     if not re.fullmatch("(0o)?[0-7]{3,4}", mode) or int(mode, 8) > MODE_BITS:
         raise ConfigError(f"{where}: {mode!r} is no mode of a socket; write it like 0660")
     return int(mode, 8)
+
+
+def http_of(where: str, http: str | None, base: Path | None = None) -> str | None:
+    """Return where HTTP is answered: a path, or an address of loopback and a port.
+
+    What has no slash and ends in a port is an address; `base` is as for `path_of`.
+    """
+    if http is None:
+        return None
+    named = re.fullmatch(r"([^/]*):([0-9]{1,5})", http)
+    if named is None:
+        return path_of(where, http, base)
+    host, port = named[1].strip("[]").lower(), int(named[2])
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback or not 0 < port <= MOST_PORT:
+        raise ConfigError(
+            f"{where}: {http} is no address of loopback with a port, such as 127.0.0.1:9475, and"
+            " others are not listened at: put a proxy before it, or name a path"
+        )
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"  # noqa: PLR2004  # as it is called
 
 
 def group_of(where: str, group: str | None) -> int | None:

@@ -91,7 +91,8 @@ class Service:
 
     `vendor`, `product`, `version` and `url` are what GetInfo tells of it. `interfaces` maps names
     of interfaces to their definitions, `methods` fully qualified names to methods;
-    org.varlink.service is added to both.
+    org.varlink.service is added to both. `refused` is told of each call that gets an error, by the
+    server: the names of the method that was called and of the error.
 
     Raises `ValueError` for a method outside the interfaces and for parameters that would let
     unknown members pass.
@@ -106,7 +107,9 @@ class Service:
         url: str,
         interfaces: Mapping[str, str],
         methods: Mapping[str, Method],
+        refused: Callable[[str, str], None] | None = None,
     ) -> None:
+        self.refused = refused
         self._descriptions = {_OWN_INTERFACE: _OWN_DESCRIPTION, **interfaces}
         self._info = msgspec.json.encode(
             {

@@ -113,7 +113,7 @@ class TestExplain:
                     return [{"parameters": explanation(fakes.serving())}]
                 if "file" in parameters:
                     return [fakes.failure("NoSuchFile", file=parameters["file"])]
-                return [{"parameters": explanation()}]
+                return [fakes.no_such_model(parameters["name"])]
 
             daemon.answers["Explain"] = explain
 

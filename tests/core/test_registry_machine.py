@@ -237,6 +237,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def _lines(self) -> dict[str, Line]:
         lines = list(self.answers.lines())
+        assert self.answers.models == sum(line.kind in {"primary", "adapter"} for line in lines)
         assert len({line.name for line in lines}) == len(lines)
         return {line.name: line[1:] for line in lines}
 

@@ -1,6 +1,7 @@
 """What the daemon is told, and by whom: flags over environment over file over defaults."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -327,3 +328,45 @@ def test_a_link_is_refused_in_public(tmp_path: Path) -> None:
 def test_a_default_directory_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"cannot make .*: No such file.*--cards and --socket"):
         make_place(place_in(tmp_path / "missing", public=False), os.getuid())
+
+
+# HTTP
+
+
+def test_http_is_answered_nowhere_unless_somebody_says_so() -> None:
+    assert configure(environ={}, uid=USER).http is None
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1:8000"),
+        ("127.1.2.3:1", "127.1.2.3:1"),
+        ("localhost:65535", "127.0.0.1:65535"),
+        ("[::1]:8000", "[::1]:8000"),
+        ("/run/http", "/run/http"),
+        ("/run/a:80", "/run/a:80"),
+    ],
+)
+def test_http_is_at_a_path_or_at_an_address_of_loopback(told: str, meant: str) -> None:
+    assert configure(http=told, environ={}, uid=USER).http == meant
+
+
+@pytest.mark.parametrize(
+    "told", ["0.0.0.0:80", "10.0.0.1:80", "[::]:80", "gpu-1:80", ":80", "127.0.0.1:0", "::1:99999"]
+)
+def test_http_is_listened_at_nowhere_else(told: str) -> None:
+    with pytest.raises(ConfigError, match=f"--http: {re.escape(told)} is no address of loopback"):
+        configure(http=told, environ={}, uid=USER)
+
+
+def test_the_file_says_where_http_is_and_the_flag_wins(file: Path) -> None:
+    file.write_text('http = "h"\n')
+    assert configure(file=str(file), environ={}, uid=USER).http == str(file.parent / "h")
+    told = configure(http="127.0.0.1:1", file=str(file), environ={}, uid=USER)
+    assert told.http == "127.0.0.1:1"
+
+
+def test_http_and_the_socket_are_not_at_one_path() -> None:
+    with pytest.raises(ConfigError, match="both at /s: name another path"):
+        configure(socket="/s", http="/s", environ={}, uid=USER)

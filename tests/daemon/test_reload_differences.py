@@ -73,7 +73,7 @@ def test_each_setting_is_named_with_what_it_was(
 
 def test_what_holds_for_a_whole_life_is_kept() -> None:
     told = msgspec.structs.replace(
-        BEFORE, socket="/t", socket_mode=0o666, socket_group=5, state=None, quota=4
+        BEFORE, socket="/t", socket_mode=0o666, socket_group=5, http="/h", state=None, quota=4
     )
     config, changed, kept = compare(BEFORE, told)
     assert changed == ("quota is 4 now; it was 3",)
@@ -81,6 +81,7 @@ def test_what_holds_for_a_whole_life_is_kept() -> None:
         "socket = /t needs a restart: until then it stays /s",
         "socket_mode = 0666 needs a restart: until then it stays 0600",
         "socket_group = 5 needs a restart: until then it stays left out",
+        "http = /h needs a restart: until then it stays left out",
         "state = none needs a restart: until then it stays /ledger",
     )
     assert config == msgspec.structs.replace(BEFORE, quota=4)

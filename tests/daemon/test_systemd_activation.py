@@ -95,7 +95,7 @@ def take() -> Iterator[Take]:
 
         def take(environ: dict[str, str]) -> Passed:
             taken = passed(environ, FIRST)
-            for each in taken.sockets:
+            for each in (*taken.sockets, *taken.http):
                 ends.enter_context(each)
             return taken
 
@@ -242,17 +242,52 @@ def test_a_path_that_was_never_seen_is_not_missed(
     assert PassedPaths(take(passing.tell()).sockets).problems() == []
 
 
+@pytest.mark.parametrize(
+    ("address", "family"),
+    [
+        ("http", socket.AF_UNIX),
+        (("127.0.0.1", 0), socket.AF_INET),
+        (("127.9.9.9", 0), socket.AF_INET),
+        (("::1", 0), socket.AF_INET6),
+    ],
+)
+def test_sockets_named_http_are_taken_apart_from_those_of_the_interface(
+    passing: Passing,
+    take: Take,
+    directory: Path,
+    address: str | tuple[str, int],
+    family: socket.AddressFamily,
+) -> None:
+    where = str(directory / address) if isinstance(address, str) else address
+    number = passing.put_socket(where, family=family)
+    passing.put_socket(str(directory / "s"), mode=0o660)
+    taken = take(passing.tell("http:varlink"))
+    [for_http] = taken.http
+    assert for_http.fileno() == number
+    assert not for_http.getblocking()
+    assert [each.getsockname() for each in taken.sockets] == [str(directory / "s")]
+    assert (taken.path, taken.mode, taken.warnings) == (str(directory / "s"), 0o660, ())
+
+
+def test_http_is_not_answered_to_other_hosts(passing: Passing, take: Take, directory: Path) -> None:
+    passing.put_socket(str(directory / "s"))
+    number = passing.put_socket(("0.0.0.0", 0), family=socket.AF_INET)  # noqa: S104  # to be refused
+    with pytest.raises(StartError, match=r"listens at 0\.0\.0\.0 for other hosts"):
+        take(passing.tell("varlink:http"))
+    assert not passing.is_open(number)
+
+
 def test_a_socket_of_another_name_is_closed_with_a_warning(
     passing: Passing, take: Take, directory: Path
 ) -> None:
     other = passing.put_socket(str(directory / "a"))
     passing.put_socket(str(directory / "b"))
-    taken = take(passing.tell("http:varlink"))
+    taken = take(passing.tell("web:varlink"))
     assert taken.path == str(directory / "b")
     assert not passing.is_open(other)
     [warning] = taken.warnings
     assert f"descriptor {other}" in warning
-    assert '"http"' in warning
+    assert '"web"' in warning
 
 
 @pytest.mark.parametrize("names", ["http", "", None])

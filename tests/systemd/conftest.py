@@ -77,9 +77,11 @@ def _python_of(system: Path) -> str:
 
 
 def _download(version: str, wheels: Path) -> None:
-    """Fetch wheels of what the package needs to be built and to run."""
+    """Fetch wheels of what the package needs to be built and to run, with HTTP."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    needed = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    package = project["project"]
+    extra = package["optional-dependencies"]["http"]
+    needed = [*project["build-system"]["requires"], *package["dependencies"], *extra]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
     done = subprocess.run(
         [*command, f"--python-version={version}", f"--dest={wheels}", *needed],

@@ -74,7 +74,6 @@ MOST_AT_ONCE = 500
 
 _log = logging.getLogger(__name__)
 
-
 Memory = tuple[Registry, Cursor]
 """A registry in its former state, and the cursor to go on from: that of the state where the
 registry is wholly in it, else one of another epoch."""
@@ -126,6 +125,11 @@ class Ledger:
             said.append(f"the ledger is not kept, so a restart may change answers: {self._fault}")
         return said
 
+    @property
+    def lag(self) -> tuple[bool, int] | None:
+        """Whether rows are owed to the file, and how many events are; None where there is none."""
+        return None if self._file is None else (bool(self._owed), len(self._told))
+
     # The start
 
     async def open(self) -> Mapping[str, FileState]:
@@ -170,7 +174,7 @@ class Ledger:
         self._epoch = meta.epoch
         if same:
             self._owed.nothing()
-        return registry, Cursor(meta.epoch, meta.revision) if same else Cursor(_new_epoch(), 0)
+        return registry, Cursor(meta.epoch, meta.revision) if same else Cursor(uuid.uuid4().hex, 0)
 
     # Between judging and publishing
 
@@ -191,7 +195,7 @@ class Ledger:
             return at
         stuck = None if self._stuck is None else self._stuck.writing.meta
         taken = at.epoch == self._epoch or (stuck is not None and at.epoch == stuck.epoch)
-        return Cursor(_new_epoch(), 1) if taken else at
+        return Cursor(uuid.uuid4().hex, 1) if taken else at
 
     async def _write(self, file: LedgerFile, registry: Registry, at: Cursor) -> bool:
         """Write what is owed; return whether it is in the file now."""
@@ -344,7 +348,3 @@ class Ledger:
         if self._stuck is None:
             with anyio.move_on_after(self._patience_seconds, shield=True):
                 await anyio.to_thread.run_sync(file.leave, abandon_on_cancel=True)
-
-
-def _new_epoch() -> str:
-    return uuid.uuid4().hex

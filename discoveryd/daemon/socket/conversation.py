@@ -247,7 +247,7 @@ class Conversation(asyncio.BufferedProtocol):
             if type(answer) is bytes:
                 return self._connection.reply(answer)
         except CallError as error:
-            return self._connection.error(error.name, error.parameters)
+            return self._refuse(call.method, error)
         except Exception:  # noqa: BLE001 - whatever it is, it must not reach the others
             self._fail(call.method)
             return b""
@@ -265,7 +265,7 @@ class Conversation(asyncio.BufferedProtocol):
         try:
             last = await self._last_reply(answer)
         except CallError as error:
-            last = self._connection.error(error.name, error.parameters)
+            last = self._refuse(method, error)
         except Exception:  # noqa: BLE001 - whatever it is, it must not reach the others
             self._fail(method)
             return
@@ -306,6 +306,11 @@ class Conversation(asyncio.BufferedProtocol):
             held = piece
             await self._writable.wait()
         return reply(held)
+
+    def _refuse(self, method: str, error: CallError) -> bytes:
+        if self._service.refused is not None:
+            self._service.refused(method, error.name)
+        return self._connection.error(error.name, error.parameters)
 
     def _fail(self, method: str) -> None:
         _log.exception("answering %s failed: this is a bug; the connection is closed", method)

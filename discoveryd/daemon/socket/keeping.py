@@ -5,18 +5,31 @@ a thread, since a directory may hang. Those who are connected notice nothing.
 """
 
 import logging
+import socket
+from typing import Protocol
 
 import anyio.to_thread
 
 from discoveryd.daemon.socket.listening import Listener
-from discoveryd.daemon.socket.server import Server
 
 LOOK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
-async def keep(listener: Listener, server: Server, every: float = LOOK_SECONDS) -> None:
+class Accepting(Protocol):
+    """Who accepts connections on listening sockets."""
+
+    def serve(self, listening: socket.socket) -> None:
+        """Accept on this socket, too."""
+        ...
+
+    def leave(self, listening: socket.socket) -> None:
+        """Accept no more on this one."""
+        ...
+
+
+async def keep(listener: Listener, server: Accepting, every: float = LOOK_SECONDS) -> None:
     """Look at the listener's path for ever, and have `server` serve the sockets made anew there."""
     while True:
         await anyio.sleep(every)

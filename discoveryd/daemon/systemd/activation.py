@@ -10,7 +10,8 @@ kernel gives every process an inode of its own. Where it does not (before Linux 
 share one with all other descriptors that have no file, and nothing can be told by it.
 
 **What they are for.** The name `varlink` (FileDescriptorName=, as UAPI.20 asks) says that calls of
-the interface are to be answered there. A socket that was meant for us and is of no use is a fault
+the interface are to be answered there; the name `http`, that HTTP is, at a path or, for browsers
+and scrapers, at an address of loopback. A socket that was meant for us and is of no use is a fault
 of the unit, and told as one before anything else is begun: to serve at a socket of our own instead
 would look well, and nobody would find it. What has other names is somebody's mistake that harms
 nobody.
@@ -22,6 +23,7 @@ daemon is started again is answered by the next one.
 The variables are removed once read, so that no child takes them for its own.
 """
 
+import ipaddress
 import os
 import socket
 import stat
@@ -35,6 +37,7 @@ from discoveryd.daemon.socket.listening import refuse_descriptors
 
 FIRST_DESCRIPTOR = 3
 NAME = "varlink"
+HTTP_NAME = "http"
 
 _VARIABLES = ("LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _EVERYBODY = 0o666
@@ -44,13 +47,18 @@ class Passed(NamedTuple):
     """The sockets to serve, listening and non-blocking; they are the caller's to close.
 
     `path` is the first one's, None where there are no sockets, and `mode` what their modes allow
-    together. `warnings` are sentences for people.
+    together. `http` are those to answer HTTP at, which may be Unix sockets or TCP ones of loopback.
+    `warnings` are sentences for people.
     """
 
     sockets: tuple[socket.socket, ...] = ()
     path: str | None = None
     mode: int = 0
     warnings: tuple[str, ...] = ()
+    http: tuple[socket.socket, ...] = ()
+
+
+NOTHING = Passed()
 
 
 def passed(environ: MutableMapping[str, str], first: int = FIRST_DESCRIPTOR) -> Passed:
@@ -80,27 +88,29 @@ def passed(environ: MutableMapping[str, str], first: int = FIRST_DESCRIPTOR) -> 
         )
     for descriptor in descriptors:
         _keep_from_children(descriptor)
-    chosen = [fd for fd, name in zip(descriptors, named, strict=True) if name == NAME]
-    if not chosen:
+    if NAME not in named:
         raise StartError(
             f"none of the sockets that were passed in is named {NAME} (but"
             f" {', '.join(map(quoted, named))}): put FileDescriptorName={NAME} into the socket unit"
         )
-    sockets = _all_checked(chosen)
-    others = [(fd, name) for fd, name in zip(descriptors, named, strict=True) if name != NAME]
+    pairs = list(zip(descriptors, named, strict=True))
+    sockets = _all_checked([(fd, name) for fd, name in pairs if name in _CHECKS])
+    others = [(fd, name) for fd, name in pairs if name not in _CHECKS]
     for descriptor, _ in others:
         os.close(descriptor)
+    own = [listening for listening, name in sockets if name == NAME]
     mode = 0
-    for _, path in sockets:
-        mode |= _mode(path)
+    for listening in own:
+        mode |= _mode(listening.getsockname())
     return Passed(
-        sockets=tuple(each for each, _ in sockets),
-        path=sockets[0][1],
+        sockets=tuple(own),
+        path=own[0].getsockname(),
         mode=mode,
         warnings=tuple(
             f"the socket passed in as descriptor {fd} is named {quoted(name)}, not {NAME}: closed"
             for fd, name in others
         ),
+        http=tuple(listening for listening, name in sockets if name == HTTP_NAME),
     )
 
 
@@ -129,12 +139,12 @@ def _keep_from_children(descriptor: int) -> None:
         ) from None
 
 
-def _all_checked(descriptors: Sequence[int]) -> list[tuple[socket.socket, str]]:
-    """Return the sockets and their paths. Raises StartError, and keeps none open then."""
+def _all_checked(named: Sequence[tuple[int, str]]) -> list[tuple[socket.socket, str]]:
+    """Return the sockets with their names. Raises StartError, and keeps none open then."""
     checked: list[tuple[socket.socket, str]] = []
     try:
-        for descriptor in descriptors:
-            checked.append(_checked(descriptor))  # noqa: PERF401  # those before a bad one are closed
+        for descriptor, name in named:
+            checked.append((_CHECKS[name](descriptor), name))  # those before a bad one are closed
     except StartError:
         for listening, _ in checked:
             listening.close()
@@ -142,40 +152,65 @@ def _all_checked(descriptors: Sequence[int]) -> list[tuple[socket.socket, str]]:
     return checked
 
 
-def _checked(descriptor: int) -> tuple[socket.socket, str]:
-    """Return the socket and its path. Raises StartError, and says what the unit should say."""
-    try:
-        listening = socket.socket(fileno=descriptor)
-    except OSError as error:
-        raise _unfit(descriptor, f"is no socket ({error.strerror})") from None
-    fault = _fault(listening)
-    path = "" if fault else listening.getsockname()
-    if not fault and not (isinstance(path, str) and path.startswith("/")):
-        fault = "has no path in the file system"
-    if fault:
-        listening.close()
-        raise _unfit(descriptor, fault)
-    listening.setblocking(False)
+def _checked(descriptor: int) -> socket.socket:
+    """Return the socket. Raises StartError, and says what the unit should say."""
+    wanted = "the path of a Unix socket"
+    listening = _opened(descriptor, wanted)
+    if listening.family != socket.AF_UNIX:
+        raise _unfit(listening, descriptor, "is no Unix socket", wanted)
+    _check_fit(listening, descriptor, wanted)
     refuse_descriptors(listening)
-    return listening, path
+    return listening
 
 
-def _unfit(descriptor: int, fault: str) -> StartError:
+def _checked_for_http(descriptor: int) -> socket.socket:
+    """Return the socket. Raises StartError likewise."""
+    wanted = "a path, or an address of loopback such as 127.0.0.1:9475"
+    listening = _opened(descriptor, wanted)
+    if listening.family not in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+        raise _unfit(listening, descriptor, "is neither a Unix socket nor one of TCP", wanted)
+    _check_fit(listening, descriptor, wanted)
+    if listening.family != socket.AF_UNIX:
+        address = str(listening.getsockname()[0])
+        if not ipaddress.ip_address(address).is_loopback:
+            raise _unfit(listening, descriptor, f"listens at {address} for other hosts", wanted)
+    return listening
+
+
+_CHECKS = {NAME: _checked, HTTP_NAME: _checked_for_http}
+"""What a socket of each name has to pass."""
+
+
+def _opened(descriptor: int, wanted: str) -> socket.socket:
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise _fault(descriptor, f"is no socket ({error.strerror})", wanted) from None
+
+
+def _check_fit(listening: socket.socket, descriptor: int, wanted: str) -> None:
+    """See that peers can be accepted there and find it, without blocking. Raises StartError."""
+    if listening.type != socket.SOCK_STREAM:
+        raise _unfit(listening, descriptor, "is no stream socket", wanted)
+    if not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        raise _unfit(listening, descriptor, "does not listen", wanted)
+    name = listening.getsockname()
+    if listening.family == socket.AF_UNIX and not (isinstance(name, str) and name.startswith("/")):
+        raise _unfit(listening, descriptor, "has no path in the file system", wanted)
+    listening.setblocking(False)
+
+
+def _unfit(listening: socket.socket, descriptor: int, fault: str, wanted: str) -> StartError:
+    """Close the socket, and say why nobody can be accepted there."""
+    listening.close()
+    return _fault(descriptor, fault, wanted)
+
+
+def _fault(descriptor: int, fault: str, wanted: str) -> StartError:
     return StartError(
         f"the socket passed in as descriptor {descriptor} {fault}: let the socket unit say"
-        " ListenStream= with the path of a Unix socket, and Accept=no"
+        f" ListenStream= with {wanted}, and Accept=no"
     )
-
-
-def _fault(passed_in: socket.socket) -> str | None:
-    """Say why nobody can be accepted there."""
-    if passed_in.family != socket.AF_UNIX:
-        return "is no Unix socket"
-    if passed_in.type != socket.SOCK_STREAM:
-        return "is no stream socket"
-    if not passed_in.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        return "does not listen"
-    return None
 
 
 def _mode(path: str) -> int:
