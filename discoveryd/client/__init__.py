@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from discoveryd.client.aio import AsyncClient
     from discoveryd.client.blocking import Client
-    from discoveryd.client.blocking_worker import Worker
     from discoveryd.client.errors import (
         Attempt,
         BadReply,
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
         Timeout,
         TooLarge,
     )
-    from discoveryd.client.publication import Taken
-    from discoveryd.client.publishing import CannotWrite, publish, withdraw
     from discoveryd.client.view import Models
-    from discoveryd.client.worker import AsyncWorker, NotServing
+    from discoveryd.client.workers.blocking_worker import Worker
+    from discoveryd.client.workers.publication import Taken
+    from discoveryd.client.workers.publishing import CannotWrite, publish, withdraw
+    from discoveryd.client.workers.worker import AsyncWorker, NotServing
     from discoveryd.interface import Cursor
 
 __all__ = [
@@ -55,16 +55,16 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "discoveryd.client.aio",
-    "AsyncWorker": "discoveryd.client.worker",
-    "CannotWrite": "discoveryd.client.publishing",
+    "AsyncWorker": "discoveryd.client.workers.worker",
+    "CannotWrite": "discoveryd.client.workers.publishing",
     "Client": "discoveryd.client.blocking",
     "Cursor": "discoveryd.interface",
     "Models": "discoveryd.client.view",
-    "NotServing": "discoveryd.client.worker",
-    "Taken": "discoveryd.client.publication",
-    "Worker": "discoveryd.client.blocking_worker",
-    "publish": "discoveryd.client.publishing",
-    "withdraw": "discoveryd.client.publishing",
+    "NotServing": "discoveryd.client.workers.worker",
+    "Taken": "discoveryd.client.workers.publication",
+    "Worker": "discoveryd.client.workers.blocking_worker",
+    "publish": "discoveryd.client.workers.publishing",
+    "withdraw": "discoveryd.client.workers.publishing",
 }
 
 

@@ -26,9 +26,9 @@ from typing import Self, TypeVar
 import anyio
 import msgspec
 
-from discoveryd.client import calls
-from discoveryd.client.aio_wire import AsyncWire, open_wire
-from discoveryd.client.calls import SILENCE_SECONDS, Call, T
+from discoveryd.client.asking import calls
+from discoveryd.client.asking.aio_wire import AsyncWire, open_wire
+from discoveryd.client.asking.calls import SILENCE_SECONDS, Call, T
 from discoveryd.client.errors import ConnectionLost, Timeout, Unanswered
 from discoveryd.interface import (
     CheckReply,

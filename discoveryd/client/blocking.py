@@ -26,11 +26,11 @@ from typing import Self
 
 import msgspec
 
-from discoveryd.client import calls
-from discoveryd.client.calls import SILENCE_SECONDS, Call, T
+from discoveryd.client.asking import calls
+from discoveryd.client.asking.calls import SILENCE_SECONDS, Call, T
+from discoveryd.client.asking.locate import candidates, connect
+from discoveryd.client.asking.wire import Wire
 from discoveryd.client.errors import ConnectionLost, Unanswered
-from discoveryd.client.locate import candidates, connect
-from discoveryd.client.wire import Wire
 from discoveryd.interface import (
     CheckReply,
     Cursor,

@@ -31,7 +31,7 @@ import anyio
 import anyio.abc
 
 from discoveryd.client.aio import AsyncClient
-from discoveryd.client.calls import SILENCE_SECONDS
+from discoveryd.client.asking.calls import SILENCE_SECONDS
 from discoveryd.client.errors import (
     INTERFACE,
     BadReply,

@@ -12,10 +12,11 @@ from functools import partial
 import click
 
 from discoveryd import __version__
-from discoveryd.daemon import config, logs, service
+from discoveryd.daemon import logs, service
+from discoveryd.daemon.configuration import config
+from discoveryd.daemon.configuration.settings import LOG_LEVELS
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.errors import ConfigError, StartError
-from discoveryd.daemon.settings import LOG_LEVELS
 from discoveryd.daemon.systemd import activation, watchdog
 from discoveryd.daemon.systemd.notify import Notifier
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import anyio
 
 from discoveryd.core.batch import Sighting
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.life.liveness import Liveness
 from discoveryd.daemon.permit.allowing import Allow

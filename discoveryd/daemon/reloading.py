@@ -35,8 +35,8 @@ import anyio.to_thread
 
 from discoveryd import interface
 from discoveryd.core.batch import Sighting
-from discoveryd.daemon.config import Config
-from discoveryd.daemon.differences import Difference, compare
+from discoveryd.daemon.configuration.config import Config
+from discoveryd.daemon.configuration.differences import Difference, compare
 from discoveryd.daemon.disk.followed import Course, Directory, Followed
 from discoveryd.daemon.errors import ConfigError, StartError
 from discoveryd.daemon.gates import Gates

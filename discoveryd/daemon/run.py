@@ -25,9 +25,8 @@ from discoveryd.core.batch import Sighting
 from discoveryd.core.card import Card, Key
 from discoveryd.core.text import path_bytes
 from discoveryd.daemon import logs
-from discoveryd.daemon.api import Api
 from discoveryd.daemon.collecting import without_collecting
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.disk.dropdir import DropDirectory
 from discoveryd.daemon.disk.followed import Course, Directory, Followed
@@ -38,6 +37,8 @@ from discoveryd.daemon.gates import Gates
 from discoveryd.daemon.http.opening import Http
 from discoveryd.daemon.ledger.ledger import Ledger
 from discoveryd.daemon.life.liveness import Liveness
+from discoveryd.daemon.methods.api import Api
+from discoveryd.daemon.methods.upkeep import Surroundings
 from discoveryd.daemon.reloading import Reloading, directories_of
 from discoveryd.daemon.socket.keeping import keep
 from discoveryd.daemon.socket.listening import Listener, claim
@@ -45,7 +46,6 @@ from discoveryd.daemon.socket.server import USER_CONNECTIONS, Server
 from discoveryd.daemon.systemd.activation import NOTHING, Passed
 from discoveryd.daemon.systemd.notify import Notifier
 from discoveryd.daemon.systemd.paths import PassedPaths
-from discoveryd.daemon.upkeep import Surroundings
 from discoveryd.daemon.writer import Writer
 
 GRACE_SECONDS = 1.5

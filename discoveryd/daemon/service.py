@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import anyio
 
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.systemd.activation import Passed
 from discoveryd.daemon.systemd.notify import Notifier
 from discoveryd.daemon.systemd.watchdog import feed

@@ -25,10 +25,10 @@ from discoveryd.core.registry import Registry
 from discoveryd.core.rejudging import difference, rejudged
 from discoveryd.core.verdict import Serves
 from discoveryd.core.verdicts import Outcome
-from discoveryd.daemon import replies
 from discoveryd.daemon.collecting import without_collecting
 from discoveryd.daemon.ledger.ledger import Ledger, Memory
 from discoveryd.daemon.ledger.rows import Event
+from discoveryd.daemon.methods import replies
 from discoveryd.daemon.waking import Sleepers
 
 SLICE_SECONDS = 0.005

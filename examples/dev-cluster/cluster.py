@@ -31,7 +31,7 @@ from tour import Tour, say
 
 HERE = Path(__file__).parent
 SOURCE = "/models/llama"
-PROGRAM = "from discoveryd.client.cli import main; main()"
+PROGRAM = "from discoveryd.client.ctl.cli import main; main()"
 WORKERS = ("llama-1", "llama-2", "support", "qwen")
 
 

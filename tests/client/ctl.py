@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from discoveryd.client.cli import run
+from discoveryd.client.ctl.cli import run
 
 USAGE = 2
 EVIL = "\x1b[2J\u202egpt\u2066"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from discoveryd.client.cli import run
+from discoveryd.client.ctl.cli import run
 
 URL = "http://127.0.0.1:8001"
 

@@ -23,7 +23,7 @@ from discoveryd.client import (
     Timeout,
     aio,
 )
-from discoveryd.client.aio_wire import open_wire
+from discoveryd.client.asking.aio_wire import open_wire
 from tests.client import fakes
 from tests.client.backends import on_both, until
 from tests.client.fakes import (

@@ -21,7 +21,7 @@ from discoveryd.client import (
     Timeout,
     TooLarge,
 )
-from discoveryd.client.locate import Candidate, connect, limit_waiting
+from discoveryd.client.asking.locate import Candidate, connect, limit_waiting
 from discoveryd.interface import Worker
 from tests.client import fakes
 from tests.client.fakes import (
@@ -293,7 +293,7 @@ def test_the_kernel_is_told_the_time_once_for_many_calls(
         told.append(seconds)
         limit_waiting(connection, seconds)
 
-    monkeypatch.setattr("discoveryd.client.wire.limit_waiting", note)
+    monkeypatch.setattr("discoveryd.client.asking.wire.limit_waiting", note)
     daemon.answer("Resolve", fakes.resolution())
     with Client(daemon.path, timeout=10) as client:
         for _ in range(20):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discoveryd.client.cardtext import (
+from discoveryd.client.workers.cardtext import (
     MARK,
     encoded,
     file_name,
@@ -14,7 +14,7 @@ from discoveryd.client.cardtext import (
     with_accepting,
     written,
 )
-from discoveryd.client.publishing import check_name
+from discoveryd.client.workers.publishing import check_name
 
 TEXTS = st.text(min_size=1, max_size=300)
 

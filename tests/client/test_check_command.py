@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from discoveryd.client.cli import run
-from discoveryd.client.session import NO
+from discoveryd.client.ctl.cli import run
+from discoveryd.client.ctl.session import NO
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon
 

@@ -3,7 +3,7 @@
 import pytest
 
 from discoveryd import __version__
-from discoveryd.client.session import NO, NO_DAEMON, TIMED_OUT
+from discoveryd.client.ctl.session import NO, NO_DAEMON, TIMED_OUT
 from tests.client import fakes
 from tests.client.ctl import EVIL, USAGE, Ctl
 from tests.client.fakes import FakeDaemon

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from discoveryd.client.session import NO
+from discoveryd.client.ctl.session import NO
 from tests.client import fakes
 from tests.client.ctl import USAGE, Ctl
 from tests.client.fakes import FakeDaemon

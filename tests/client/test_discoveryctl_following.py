@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.client.session import NO, NO_DAEMON, TIMED_OUT
+from discoveryd.client.ctl.session import NO, NO_DAEMON, TIMED_OUT
 from tests.client import fakes
 from tests.client.ctl import EVIL, USAGE, Ctl
 from tests.client.fakes import FakeDaemon

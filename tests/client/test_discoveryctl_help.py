@@ -11,8 +11,8 @@ import click
 import pytest
 from click.shell_completion import CompletionItem, ShellComplete
 
-from discoveryd.client.cli import COMMANDS, command
-from discoveryd.client.session import PROGRAM
+from discoveryd.client.ctl.cli import COMMANDS, command
+from discoveryd.client.ctl.session import PROGRAM
 from tests.client import fakes
 from tests.client.ctl import USAGE, Ctl
 from tests.client.fakes import FakeDaemon
@@ -141,7 +141,9 @@ class TestCompletion:
             pytest.skip("NOT TESTED: there is no bash")
         (tmp_path / "script").write_text(ctl("completion", "bash").out)
         program = tmp_path / "discoveryctl"
-        program.write_text(f"#!{sys.executable}\nfrom discoveryd.client.cli import main\nmain()\n")
+        program.write_text(
+            f"#!{sys.executable}\nfrom discoveryd.client.ctl.cli import main\nmain()\n"
+        )
         program.chmod(0o755)
         asked = (
             f"source {tmp_path}/script; COMP_WORDS=(discoveryctl resolve lla); COMP_CWORD=2;"

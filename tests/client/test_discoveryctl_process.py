@@ -16,7 +16,7 @@ import pytest
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon
 
-PROGRAM = (sys.executable, "-c", "from discoveryd.client.cli import main; main()")
+PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.cli import main; main()")
 DEADLINE = 30
 
 
@@ -136,7 +136,7 @@ def test_tables_fit_the_terminal(daemon: FakeDaemon, columns: int, cut: bool) ->
 def imported(daemon: FakeDaemon, *args: str) -> set[str]:
     """Return the modules that a run of discoveryctl has imported at its end."""
     told = "print(*sys.modules, file=sys.stderr)"
-    code = f"import sys; from discoveryd.client.cli import run; run(sys.argv[1:]); {told}"
+    code = f"import sys; from discoveryd.client.ctl.cli import run; run(sys.argv[1:]); {told}"
     return set(
         subprocess.run(
             [sys.executable, "-c", code, *args],
@@ -161,16 +161,17 @@ def test_resolve_imports_only_what_asking_takes(daemon: FakeDaemon) -> None:
     modules = imported(daemon, "resolve", "llama")
     assert "discoveryd.client.blocking" in modules
     assert not HEAVY & modules
-    commands = {name for name in modules if name.startswith("discoveryd.client.commands.")}
-    assert commands == {"discoveryd.client.commands.asking"}
+    commands = {name for name in modules if name.startswith("discoveryd.client.ctl.commands.")}
+    assert commands == {"discoveryd.client.ctl.commands.asking"}
 
 
 def test_help_imports_no_command_and_nothing_that_asks(daemon: FakeDaemon) -> None:
     modules = imported(daemon, "--help")
-    assert "discoveryd.client.group" in modules
+    assert "discoveryd.client.ctl.group" in modules
     assert not (HEAVY | {"msgspec", "socket"}) & modules
     ours = {name for name in modules if name.startswith("discoveryd.")}
     assert ours == {
-        *("discoveryd.client", "discoveryd.client.cli", "discoveryd.client.group"),
-        *("discoveryd.client.session", "discoveryd.core", "discoveryd.core.text"),
+        *("discoveryd.client", "discoveryd.client.ctl"),
+        *("discoveryd.client.ctl.cli", "discoveryd.client.ctl.group"),
+        *("discoveryd.client.ctl.session", "discoveryd.core", "discoveryd.core.text"),
     }

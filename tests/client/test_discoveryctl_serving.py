@@ -2,7 +2,7 @@
 
 import pytest
 
-from discoveryd.client.session import NO
+from discoveryd.client.ctl.session import NO
 from tests.client import fakes
 from tests.client.ctl import EVIL, Ctl
 from tests.client.fakes import FakeDaemon

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from discoveryd import __version__
+from discoveryd.client.ctl.session import NO
 from discoveryd.client.doctor import visit
 from discoveryd.client.doctor.sockets import Peer, Sight, look_at_sockets
 from discoveryd.client.doctor.units import SERVICE, Units
-from discoveryd.client.session import NO
 from tests.client import fakes
 from tests.client.ctl import EVIL, Ctl
 from tests.client.fakes import FakeDaemon

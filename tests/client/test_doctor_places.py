@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from discoveryd.client.asking.locate import Candidate
 from discoveryd.client.doctor import directories, sockets
 from discoveryd.client.doctor.access import ENTER, READ, WRITE, Entry, Person, refusal
 from discoveryd.client.doctor.findings import Finding
 from discoveryd.client.doctor.sockets import Peer, Sight
-from discoveryd.client.locate import Candidate
 from discoveryd.interface import Status
 from tests.client import fakes
 

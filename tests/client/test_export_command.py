@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from discoveryd.client import Models
+from discoveryd.client.ctl.session import NO, NO_DAEMON
 from discoveryd.client.exporting import keeping, nginx
 from discoveryd.client.exporting.keeping import Keeping, put
-from discoveryd.client.publishing import CannotWrite
-from discoveryd.client.session import NO, NO_DAEMON
+from discoveryd.client.workers.publishing import CannotWrite
 from tests.client import fakes
 from tests.client.backends import on_both, until
 from tests.client.ctl import EVIL, USAGE, Ctl

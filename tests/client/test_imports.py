@@ -48,13 +48,13 @@ def test_an_async_client_needs_anyio_and_nothing_else(name: str) -> None:
 
 def test_every_name_that_is_promised_is_there_whatever_is_imported_first() -> None:
     code = """
-import discoveryd.client.worker
+import discoveryd.client.workers.worker
 from discoveryd import client
 for name in client.__all__:
     assert callable(getattr(client, name)), name
     assert name in dir(client)
 """
-    assert "discoveryd.client.worker" in imported(code)
+    assert "discoveryd.client.workers.worker" in imported(code)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

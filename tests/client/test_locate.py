@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from discoveryd.client import NoDaemon, Timeout
-from discoveryd.client.locate import Candidate, candidates, connect
+from discoveryd.client.asking.locate import Candidate, candidates, connect
 from tests.client.fakes import FakeDaemon
 
 UID = 1000

@@ -11,10 +11,10 @@ import click
 import msgspec
 import pytest
 
-from discoveryd.client.cli import COMMANDS
-from discoveryd.client.cli import command as program
-from discoveryd.client.mending import Mend, in_shell, mends
-from discoveryd.client.session import Session
+from discoveryd.client.ctl.cli import COMMANDS
+from discoveryd.client.ctl.cli import command as program
+from discoveryd.client.ctl.mending import Mend, in_shell, mends
+from discoveryd.client.ctl.session import Session
 from discoveryd.core.text import display_path
 from discoveryd.interface import Verdict
 from tests.client import fakes

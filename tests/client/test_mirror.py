@@ -21,8 +21,8 @@ from discoveryd.core import history
 from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Batch
 from discoveryd.core.registry import Registry
-from discoveryd.daemon import replies
-from discoveryd.daemon.watch import _Everything
+from discoveryd.daemon.methods import replies
+from discoveryd.daemon.methods.watch import _Everything
 from discoveryd.interface import Cursor, Name, Resolution, WatchReply
 from tests.client import fakes
 from tests.core.recipes import (

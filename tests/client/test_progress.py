@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from discoveryd.client.progress import ProgressLine
-from discoveryd.client.tables import columns
+from discoveryd.client.ctl.progress import ProgressLine
+from discoveryd.client.ctl.tables import columns
 
 REWRITE = "\r\x1b[K"
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from discoveryd.client.publishing import (
+from discoveryd.client.workers.publishing import (
     CannotWrite,
     drop_directory,
     publish,

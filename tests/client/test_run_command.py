@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.client.cli import run
+from discoveryd.client.ctl.cli import run
 from discoveryd.client.running.telling import Voice
 from discoveryd.client.running.verdicts import card_state, is_refused, refusal
 from discoveryd.core.verdict import Standing

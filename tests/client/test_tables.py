@@ -2,7 +2,7 @@
 
 import pytest
 
-from discoveryd.client.tables import columns, table
+from discoveryd.client.ctl.tables import columns, table
 
 
 @pytest.mark.parametrize(

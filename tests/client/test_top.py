@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from discoveryd.client.session import NO_DAEMON
+from discoveryd.client.ctl.session import NO_DAEMON
 from discoveryd.client.top.drawing import draw, lines_of
 from discoveryd.client.top.picture import Picture, models, picture, share
 from discoveryd.interface import Name, Status, Verdict, Worker

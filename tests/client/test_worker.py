@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from discoveryd.client.blocking_worker import Worker
 from discoveryd.client.errors import BadReply, CallRefused, Timeout
-from discoveryd.client.holding import Holding
-from discoveryd.client.publication import process_name
-from discoveryd.client.publishing import CannotWrite
-from discoveryd.client.worker import AsyncWorker, NotServing
+from discoveryd.client.workers.blocking_worker import Worker
+from discoveryd.client.workers.holding import Holding
+from discoveryd.client.workers.publication import process_name
+from discoveryd.client.workers.publishing import CannotWrite
+from discoveryd.client.workers.worker import AsyncWorker, NotServing
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon
 
@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_removed_is_told_but_hides_no_error_of_the_body(
     def refuse(path: str) -> None:
         raise CannotWrite(f"cannot remove {path}: Read-only file system")
 
-    monkeypatch.setattr("discoveryd.client.publication.withdraw", refuse)
+    monkeypatch.setattr("discoveryd.client.workers.publication.withdraw", refuse)
     with pytest.raises(CannotWrite, match="Read-only"), Worker(CARD, socket=daemon.path):
         pass
     (cards / FILE).unlink()

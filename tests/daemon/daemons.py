@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from discoveryd.core.verdict import Verdict
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.disk import folder, reading, watching
 from discoveryd.daemon.errors import ConfigError, StartError
 from discoveryd.daemon.run import Daemon

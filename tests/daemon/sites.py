@@ -10,7 +10,7 @@ from discoveryd.core.batch import Sighting
 from discoveryd.core.card import Card
 from discoveryd.daemon.http.calls import Calls
 from discoveryd.daemon.http.site import Long, Site
-from discoveryd.daemon.upkeep import Surroundings
+from discoveryd.daemon.methods.upkeep import Surroundings
 from discoveryd.daemon.writer import Writer
 
 DIRECTORY = interface.Directory(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from discoveryd.core.places import SYSTEM_PLACE, Place
-from discoveryd.daemon.config import configure
+from discoveryd.daemon.configuration.config import configure
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.errors import ConfigError, StartError
 from discoveryd.daemon.permit.allowing import Allow
@@ -21,7 +21,7 @@ SOCKET = "io.discoveryd.Models"
 def system_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep this host's own configuration out."""
     file = tmp_path / "etc.toml"
-    monkeypatch.setattr("discoveryd.daemon.config_file.SYSTEM_FILE", str(file))
+    monkeypatch.setattr("discoveryd.daemon.configuration.file.SYSTEM_FILE", str(file))
     return file
 
 

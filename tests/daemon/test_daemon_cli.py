@@ -17,7 +17,7 @@ import pytest
 
 from discoveryd import __version__
 from discoveryd.daemon.cli import main
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.errors import ConfigError, StartError
 from discoveryd.daemon.systemd.notify import Notifier
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from discoveryd.daemon.config import Config, configure
+from discoveryd.daemon.configuration.config import Config, configure
 from discoveryd.daemon.errors import ConfigError
 
 USER = 4711

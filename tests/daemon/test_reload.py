@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from discoveryd.core.places import Place
-from discoveryd.daemon import differences
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration import differences
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.errors import ConfigError, StartError
 from discoveryd.daemon.permit.allowing import Allow
 from tests.daemon.daemons import Hanging, Host, drop, running

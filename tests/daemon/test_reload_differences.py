@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from discoveryd.daemon.config import Config
-from discoveryd.daemon.differences import compare
+from discoveryd.daemon.configuration.config import Config
+from discoveryd.daemon.configuration.differences import compare
 from discoveryd.daemon.permit.allowing import Allow
 
 BEFORE = Config(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.daemon.config import Config, configure
+from discoveryd.daemon.configuration.config import Config, configure
 from discoveryd.daemon.errors import ConfigError
 
 

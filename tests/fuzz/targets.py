@@ -17,7 +17,7 @@ import msgspec
 
 from discoveryd.core.card import Card, InvalidCard, Key
 from discoveryd.core.parsing.cards import parse_card
-from discoveryd.daemon import parameters
+from discoveryd.daemon.methods import parameters
 from discoveryd.varlink import (
     NEED_DATA,
     Call,

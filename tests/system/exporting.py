@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.system.adopting import free_port
 from tests.system.running import PROMPT_SECONDS, REPOSITORY, Daemon, environment, until
 
-_PROGRAM = "from discoveryd.client.cli import main; main()"
+_PROGRAM = "from discoveryd.client.ctl.cli import main; main()"
 
 _NGINX = """\
 {user}

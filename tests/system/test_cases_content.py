@@ -72,7 +72,7 @@ def offline(path: Path) -> tuple[int, Verdict]:
         [
             sys.executable,
             "-c",
-            "from discoveryd.client.cli import main; main()",
+            "from discoveryd.client.ctl.cli import main; main()",
             "check",
             "--json",
             str(path),

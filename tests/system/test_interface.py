@@ -14,10 +14,10 @@ import varlink.scanner as idl  # type: ignore[import-untyped]  # it has no types
 
 from discoveryd import interface
 from discoveryd.core.batch import Sighting
-from discoveryd.daemon import parameters, replies
-from discoveryd.daemon.api import NAME, Api, description
 from discoveryd.daemon.life.holders import Holder
-from discoveryd.daemon.upkeep import Surroundings
+from discoveryd.daemon.methods import parameters, replies
+from discoveryd.daemon.methods.api import NAME, Api, description
+from discoveryd.daemon.methods.upkeep import Surroundings
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import Method
 from discoveryd.varlink.errors import CallError

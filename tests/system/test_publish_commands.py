@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from discoveryd.client.cli import run
-from discoveryd.client.publishing import publish
+from discoveryd.client.ctl.cli import run
+from discoveryd.client.workers.publishing import publish
 from tests.client.users import NOBODY, needs_root, nobody
 from tests.system.conftest import Start
 from tests.system.dropping import Host, Json, envelope, write

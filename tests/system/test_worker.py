@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from discoveryd.client.blocking_worker import Worker
-from discoveryd.client.worker import AsyncWorker, NotServing
+from discoveryd.client.workers.blocking_worker import Worker
+from discoveryd.client.workers.worker import AsyncWorker, NotServing
 from tests.system.dropping import Host
 from tests.system.running import Daemon, until
 from tests.system.working import BACKENDS, LLAMA, WORK, card, files, run, serves, worker_process

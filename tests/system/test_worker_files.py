@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from discoveryd.client.blocking_worker import Worker
-from discoveryd.client.publication import Taken
-from discoveryd.client.publishing import CannotWrite, publish
-from discoveryd.client.worker import AsyncWorker, NotServing
+from discoveryd.client.workers.blocking_worker import Worker
+from discoveryd.client.workers.publication import Taken
+from discoveryd.client.workers.publishing import CannotWrite, publish
+from discoveryd.client.workers.worker import AsyncWorker, NotServing
 from discoveryd.interface import Verdict
 from tests.client.users import NOBODY, needs_root, nobody
 from tests.system.conftest import Start

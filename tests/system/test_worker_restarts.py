@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from discoveryd.client.blocking_worker import Worker
 from discoveryd.client.errors import NoDaemon
-from discoveryd.client.worker import AsyncWorker
+from discoveryd.client.workers.blocking_worker import Worker
+from discoveryd.client.workers.worker import AsyncWorker
 from tests.system.conftest import Start
 from tests.system.dropping import Host
 from tests.system.working import BACKENDS, LLAMA, card, files, run

@@ -41,7 +41,7 @@ def run(backend: str, main: Callable[[], Any]) -> None:
 
 WORK = """
 import sys
-from discoveryd.client.blocking_worker import Worker
+from discoveryd.client.workers.blocking_worker import Worker
 with Worker({"display_name": "llama", "url": "http://127.0.0.1:8001"}, waiting=True) as worker:
     print(worker.verdict.standing, flush=True)
     while True:

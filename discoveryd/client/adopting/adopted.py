@@ -18,7 +18,7 @@ import anyio
 
 from discoveryd.client.adopting.listings import Card
 from discoveryd.client.errors import ConnectionLost, DiscoverydError, NoDaemon, Timeout
-from discoveryd.client.worker import AsyncWorker
+from discoveryd.client.workers.worker import AsyncWorker
 from discoveryd.core.parsing.findings import is_list
 from discoveryd.interface import Verdict
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from discoveryd.client.doctor.findings import shown, word
-from discoveryd.client.publishing import user
+from discoveryd.client.workers.publishing import user
 
 READ, WRITE, ENTER = 4, 2, 1
 

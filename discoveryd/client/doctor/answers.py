@@ -7,10 +7,10 @@ phrase of the sentence; a test holds that the daemon says each of these phrases.
 from collections.abc import Callable, Iterator
 
 from discoveryd import __version__
+from discoveryd.client.ctl.mending import in_shell
+from discoveryd.client.ctl.show import duration, standings
 from discoveryd.client.doctor.findings import Finding, note, ok, wrong
 from discoveryd.client.doctor.units import drop_in
-from discoveryd.client.mending import in_shell
-from discoveryd.client.show import duration, standings
 from discoveryd.interface import Directory, Status
 
 _RELOAD = "sudo discoveryctl reload"

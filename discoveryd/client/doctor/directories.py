@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from discoveryd.client.doctor.access import ENTER, READ, WRITE, Entry, Person, entry_at, refusal
 from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
-from discoveryd.client.publishing import user
+from discoveryd.client.workers.publishing import user
 
 SKEW_SECONDS = 2.0
 """How far in the future an mtime may lie: some file systems keep time in steps of that length."""

@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from discoveryd.client.mending import in_shell
+from discoveryd.client.ctl.mending import in_shell
 from discoveryd.core.text import display_path, printable
 
 Level = Literal["ok", "note", "wrong"]

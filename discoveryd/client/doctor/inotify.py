@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from discoveryd.client.doctor.findings import Finding, note, ok, wrong
-from discoveryd.client.publishing import user
+from discoveryd.client.workers.publishing import user
 
 _LIMITS = Path("/proc/sys/fs/inotify")
 _NEARLY = 0.9

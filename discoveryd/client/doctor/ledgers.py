@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from discoveryd.client.doctor.access import Person
 from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
-from discoveryd.client.publishing import user
+from discoveryd.client.workers.publishing import user
 from discoveryd.core.places import SYSTEM_PLACE
 
 STATE = "/var/lib/discoveryd/ledger"

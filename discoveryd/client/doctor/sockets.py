@@ -9,7 +9,9 @@ from socket import SO_PEERCRED, SOL_SOCKET
 from struct import Struct
 from typing import NamedTuple
 
-from discoveryd.client import calls
+from discoveryd.client.asking import calls
+from discoveryd.client.asking.locate import Candidate, candidates, connect
+from discoveryd.client.asking.wire import Wire
 from discoveryd.client.doctor.access import (
     ENTER,
     WRITE,
@@ -22,9 +24,7 @@ from discoveryd.client.doctor.access import (
 )
 from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
 from discoveryd.client.errors import DiscoverydError, NoDaemon
-from discoveryd.client.locate import Candidate, candidates, connect
-from discoveryd.client.publishing import user
-from discoveryd.client.wire import Wire
+from discoveryd.client.workers.publishing import user
 from discoveryd.core.places import SYSTEM_PLACE
 from discoveryd.interface import Status
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from discoveryd.client.ctl.mending import in_shell
 from discoveryd.client.doctor.findings import Finding, note, ok, wrong
-from discoveryd.client.mending import in_shell
 
 SERVICE = "discoveryd.service"
 SOCKET = "discoveryd.socket"

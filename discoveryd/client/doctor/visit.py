@@ -23,7 +23,7 @@ from discoveryd.client.doctor.peers import judge_process, look_at_process
 from discoveryd.client.doctor.sockets import Sight as SocketSight
 from discoveryd.client.doctor.sockets import answering, judge_sockets, look_at_sockets
 from discoveryd.client.doctor.units import Units, judge_units, look_at_units
-from discoveryd.client.publishing import ENVIRONMENT, DropDirectory, drop_directories, user
+from discoveryd.client.workers.publishing import ENVIRONMENT, DropDirectory, drop_directories, user
 from discoveryd.core.places import CARDS_NAME
 
 LOOK_SECONDS = 5.0

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import anyio
 
-from discoveryd.client import publishing
 from discoveryd.client.exporting.served import Served
-from discoveryd.client.publishing import CannotWrite
 from discoveryd.client.view import Models
+from discoveryd.client.workers import publishing
+from discoveryd.client.workers.publishing import CannotWrite
 from discoveryd.core.text import display_path, printable, shortened
 
 Format = Callable[[Served], str]

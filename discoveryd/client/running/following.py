@@ -15,14 +15,14 @@ the misses began is not taken back by an answer.
 import anyio
 
 from discoveryd.client.aio import AsyncClient
-from discoveryd.client.cardtext import written
 from discoveryd.client.errors import DiscoverydError
-from discoveryd.client.publishing import read
 from discoveryd.client.running.probing import EVERY_SECONDS, MOST_MISSES, Misses
 from discoveryd.client.running.readiness import Readiness
 from discoveryd.client.running.telling import Voice
 from discoveryd.client.running.verdicts import card_state
-from discoveryd.client.worker import AsyncWorker
+from discoveryd.client.workers.cardtext import written
+from discoveryd.client.workers.publishing import read
+from discoveryd.client.workers.worker import AsyncWorker
 
 _ASKING_SECONDS = 1.0
 """How long a daemon may take to say who waits; that is time in which nobody drains yet."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from discoveryd.client.blocking import Client
-from discoveryd.client.cardtext import file_name
 from discoveryd.client.errors import NoSuchFile
-from discoveryd.client.publication import Publication, process_name
-from discoveryd.client.publishing import drop_directory
+from discoveryd.client.workers.cardtext import file_name
+from discoveryd.client.workers.publication import Publication, process_name
+from discoveryd.client.workers.publishing import drop_directory
 from discoveryd.core.parsing.cards import parse_card
 from discoveryd.core.parsing.document import MAX_BYTES, read_object
 from discoveryd.interface import Verdict

@@ -29,14 +29,14 @@ import anyio
 import anyio.abc
 
 from discoveryd.client.errors import DiscoverydError
-from discoveryd.client.holding import PASSING
 from discoveryd.client.running.command import Command
 from discoveryd.client.running.following import Following
 from discoveryd.client.running.planning import Plan
 from discoveryd.client.running.readiness import Readiness
 from discoveryd.client.running.telling import Voice
 from discoveryd.client.running.verdicts import is_hopeless, refusal
-from discoveryd.client.worker import AsyncWorker, NotServing
+from discoveryd.client.workers.holding import PASSING
+from discoveryd.client.workers.worker import AsyncWorker, NotServing
 
 FAILED: Final = 125
 """The exit status of failures of our own, as of env(1)."""

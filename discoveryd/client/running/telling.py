@@ -7,8 +7,8 @@ must not matter to a worker: a terminal or pipe that is gone is no reason for an
 import sys
 from contextlib import suppress
 
+from discoveryd.client.ctl.progress import ProgressLine
 from discoveryd.client.notify import notify
-from discoveryd.client.progress import ProgressLine
 from discoveryd.core.text import printable
 
 _PREFIX = "discoveryctl run: "

@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from discoveryd.client.blocking import Client
-from discoveryd.client.cardtext import file_name
 from discoveryd.client.errors import ConnectionLost, NoDaemon, NoSuchFile
-from discoveryd.client.publishing import ENVIRONMENT, publish
 from discoveryd.client.testing.mother import DaemonFailed, Forked, Mother
 from discoveryd.client.testing.toml import written
+from discoveryd.client.workers.cardtext import file_name
+from discoveryd.client.workers.publishing import ENVIRONMENT, publish
 from discoveryd.core.parsing.findings import is_object
 from discoveryd.core.text import display_path, path_bytes
 from discoveryd.interface import Explanation, Resolution, Status, SyncReply, Verdict, Worker

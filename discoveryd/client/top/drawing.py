@@ -12,8 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from discoveryd.client.show import count
-from discoveryd.client.tables import columns, end_of, squeeze
+from discoveryd.client.ctl.show import count
+from discoveryd.client.ctl.tables import columns, end_of, squeeze
 from discoveryd.client.top.picture import Picture, share
 
 _NARROW = 70

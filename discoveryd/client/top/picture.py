@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from discoveryd.client.show import count, duration, standings
+from discoveryd.client.ctl.show import count, duration, standings
 from discoveryd.core.text import printable
 from discoveryd.interface import Name, Status, Verdict, Worker
 

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from discoveryd import __version__
 from discoveryd.core.verdict import Standing
 from discoveryd.daemon.http.calls import BOUNDS, Calls, Tally
-from discoveryd.daemon.upkeep import Surroundings
+from discoveryd.daemon.methods.upkeep import Surroundings
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

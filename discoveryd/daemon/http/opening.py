@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio.abc
 
-from discoveryd.daemon.config import Config
+from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.errors import StartError
 from discoveryd.daemon.http.calls import Calls
 from discoveryd.daemon.socket.keeping import keep

@@ -13,7 +13,7 @@ from discoveryd.core.registry import Registry
 from discoveryd.daemon.http import metrics, pages
 from discoveryd.daemon.http.calls import Calls
 from discoveryd.daemon.http.pages import JSON, Page
-from discoveryd.daemon.upkeep import Surroundings
+from discoveryd.daemon.methods.upkeep import Surroundings
 from discoveryd.daemon.writer import Writer
 
 SLICE = 128

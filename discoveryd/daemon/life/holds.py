@@ -16,8 +16,8 @@ import anyio
 
 from discoveryd.core.batch import Change
 from discoveryd.core.registry import Registry
-from discoveryd.daemon import replies
 from discoveryd.daemon.life.holders import Holder, may_hold
+from discoveryd.daemon.methods import replies
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import PermissionDenied
 

@@ -1,0 +1,1 @@
+"""How a call gets to the daemon and its answer back: where it is, and the two kinds of wires."""

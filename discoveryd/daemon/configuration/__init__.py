@@ -1,0 +1,1 @@
+"""What the daemon is told, by whom, and what another word changes."""

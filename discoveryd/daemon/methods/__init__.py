@@ -1,0 +1,1 @@
+"""The interface's methods: calls in, questions to registry and answers, replies out."""
