@@ -45,7 +45,7 @@ RESOLVED = frame({"parameters": fakes.resolution()})
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Give the clock by which the client keeps its deadlines: one number, which tests move."""
     now = [100.0]
-    for module in ("blocking", "wire"):
+    for module in ("blocking", "asking.wire"):
         stopped = SimpleNamespace(monotonic=lambda: now[0])
         monkeypatch.setattr(f"discoveryd.client.{module}.time", stopped)
     return now
