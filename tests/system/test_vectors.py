@@ -23,7 +23,7 @@ DEVIATIONS = {
     "key-001": ("accept", "a changed card under the same key is judged anew, but not by itself"),
     "key-002": ("accept", "and where it is accepted it replaces what was stored"),
 }
-"""What discoveryd says instead of the real Dynamo, and why (the README's deviations 3 and 4)."""
+"""What discoveryd says instead of the real Dynamo, and why (deviations 3 and 4 of dynamo.md)."""
 
 STAGES = {"registration", "sequence", "checksum", "same_key"}
 ELSEWHERE = {"admission", "catalogue"}

@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "completion": Row(
         f"{_AT}.editing:completion", "Print what makes a shell complete commands, names and files."
     ),
+    "help": Row(f"{_AT}.help:show_page", "Show a page of the reference."),
 }
 """Every command, in the order of --help. The summary is the first sentence of its own help."""
 

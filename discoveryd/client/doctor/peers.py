@@ -27,7 +27,7 @@ _NAMESPACES = ("mnt", "pid", "user")
 _SCARCE = 0.9
 """The share of descriptors from which on they are scarce."""
 
-_CONTAINERS = "see Containers in the README: directories, urls and liveness differ there"
+_CONTAINERS = "see discoveryctl help containers: directories, urls and liveness differ there"
 
 Place = tuple[int, int]
 """What tells one directory from all others: device and inode number."""
