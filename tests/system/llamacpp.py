@@ -70,7 +70,7 @@ def write_weights(path: Path) -> None:
 
 def serve(weights: str, port: int, names: list[str]) -> None:
     """Serve the weights on a port of 127.0.0.1 until killed."""
-    import xllamacpp  # type: ignore[import-not-found]  # noqa: PLC0415  # only the server has it
+    import xllamacpp  # noqa: PLC0415  # only the server has it
 
     choices = xllamacpp.CommonParams()
     choices.model.path = weights
