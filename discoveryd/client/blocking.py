@@ -3,9 +3,11 @@
 Theory
 ======
 
-**One call at a time.** A `Client` keeps one connection, opened at the first call and kept for the
-next ones. It is for one thread; threads have clients of their own. A call that is interrupted
-(an exception, a signal) closes the connection, since its answer would be taken for the next one's.
+**One call at a time.** A connection is opened at the first call and kept for the next ones. A call
+takes it out of those that are kept and puts it back when it has its whole answer, so threads may
+share a `Client`: who finds none opens another, and nobody reads another's answer. A call that is
+interrupted (an exception, a signal) closes its connection, since the rest of its answer would be
+taken for the next one's. Processes have clients of their own: make them after forking.
 
 **Ends.** A daemon that restarts ends the connection. Every method asked here may be asked twice
 (see `calls.py`), so a call that got nothing of its answer is sent once more, over a new connection.
@@ -20,7 +22,9 @@ the kernel's; see `wire.py`.
 
 import os
 import time
+from collections import deque
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -51,7 +55,8 @@ from discoveryd.varlink.messages import Reply
 class Client:
     """Asks the discoveryd at `socket`, or at the first default place that accepts.
 
-    `timeout` bounds each call, in seconds, connecting included; None waits for ever.
+    `timeout` bounds each call, in seconds, connecting included; None waits for ever. Threads may
+    share it: there are as many connections as there were calls at once.
 
     Every method may raise NoDaemon, Timeout, ConnectionLost, BadReply, and CallRefused for an
     error that the daemon answers; those that it is likely to answer are named at the method.
@@ -62,7 +67,7 @@ class Client:
             raise ValueError(f"timeout is {timeout}, but must be more than 0 seconds")
         self._socket = socket
         self._timeout = timeout
-        self._wire: Wire | None = None
+        self._kept: deque[Wire] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -76,10 +81,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. The next call opens another."""
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+        """Close what no call is using at the moment. The next call opens a connection again."""
+        with suppress(IndexError):
+            while True:
+                self._kept.pop().close()
 
     def resolve(self, name: str) -> Resolution:
         """Return the accepting workers that serve `name`. Raises NoSuchModel."""
@@ -175,26 +180,32 @@ class Client:
         """Return the answer to a call, which is sent again where nothing of it came."""
         deadline = _deadline(self._timeout)
         try:
-            try:
-                replies = self._ask_once(call, deadline)
-            except Unanswered:
-                self.close()
-                replies = self._ask_once(call, deadline)
-        except BaseException:
-            # What is left of the answer must not be taken for the next one's.
+            replies = self._ask_over(self._kept_or_new(deadline), call, deadline)
+        except Unanswered:
+            # The others that are kept are of the daemon that has ended, too.
             self.close()
-            raise
+            replies = self._ask_over(self._open(deadline), call, deadline)
         return call.method.read_all(replies)
 
-    def _ask_once(self, call: Call[T], deadline: float | None) -> Sequence[Reply]:
-        wire = self._wire
-        if wire is None:
-            wire = self._wire = self._open(deadline)
-        wire.send(call, deadline)
-        replies = [wire.receive(deadline)]
-        while replies[-1].continues:
-            replies.append(wire.receive(deadline))
+    def _ask_over(self, wire: Wire, call: Call[T], deadline: float | None) -> Sequence[Reply]:
+        try:
+            wire.send(call, deadline)
+            replies = [wire.receive(deadline)]
+            while replies[-1].continues:
+                replies.append(wire.receive(deadline))
+        except BaseException:
+            # What is left of the answer must not be taken for the next one's.
+            wire.close()
+            raise
+        self._kept.append(wire)
         return replies
+
+    def _kept_or_new(self, deadline: float | None) -> Wire:
+        # Asking first whether there is one would be two steps, between which a thread may take it.
+        try:
+            return self._kept.pop()
+        except IndexError:
+            return self._open(deadline)
 
     def _open(self, deadline: float | None) -> Wire:
         places = candidates(self._socket, os.environ, os.getuid())

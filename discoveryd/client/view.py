@@ -54,6 +54,7 @@ FRESH_SECONDS = 25.0
 class Models:
     """What the daemon serves, as of `cursor`; made by `follow`, of use inside its block.
 
+    It is entered once, and left in the task that entered it (a fixture of pytest-asyncio is two).
     Lookups wait for nothing. What they return stays as it was, whatever happens later.
     """
 

@@ -172,6 +172,8 @@ def main() -> int:
                 say(f"export OPENAI_BASE_URL={cluster.url} DISCOVERYD_SOCKET={root}/socket")
                 with suppress(KeyboardInterrupt):
                     signal.pause()
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
         finally:
             cluster.end()
     return 1 if tour.failures else 0

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -71,6 +72,25 @@ def test_one_connection_serves_all_calls(daemon: FakeDaemon) -> None:
         for _ in range(5):
             client.resolve("llama")
     assert daemon.connections == 1
+
+
+def test_threads_that_share_a_client_get_their_own_answers(daemon: FakeDaemon) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def answer_late(connection: socket.socket) -> None:
+        connection.recv(65536)
+        asked.set()
+        over.wait(10)
+        connection.sendall(frame({"parameters": fakes.resolution(name="first")}))
+
+    daemon.scripts = [answer_late]
+    daemon.answer("Resolve", fakes.resolution(name="second"))
+    with Client(daemon.path) as client, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(client.resolve, "first")
+        asked.wait(10)
+        assert client.resolve("second").name == "second"
+        over.set()
+        assert first.result(10).name == "first"
 
 
 def test_a_closed_client_opens_another_connection(daemon: FakeDaemon) -> None:

@@ -37,9 +37,27 @@ class TestOptions:
             "Give it more time with --timeout, or see whether it is stuck.",
         ]
 
-    @pytest.mark.parametrize("timeout", ["0", "-1", "x"])
+    @pytest.mark.parametrize("timeout", ["0", "-1", "x", "nan"])
     def test_a_timeout_that_is_none_is_wrong_usage(self, ctl: Ctl, timeout: str) -> None:
         assert ctl("list", "--timeout", timeout).status == USAGE
+
+    @pytest.mark.parametrize("timeout", ["inf", "1e30"])
+    def test_a_timeout_longer_than_the_kernel_knows_is_a_long_one(
+        self, daemon: FakeDaemon, ctl: Ctl, timeout: str
+    ) -> None:
+        daemon.answer("Resolve", fakes.resolution())
+        assert ctl("resolve", "x", "--timeout", timeout).status == 0
+
+    @pytest.mark.parametrize("command", ["resolve", "wait", "drain"])
+    def test_an_empty_name_is_wrong_usage(self, ctl: Ctl, command: str) -> None:
+        found = ctl(command, "")
+        assert found.status == USAGE
+        assert "is empty" in found.err
+
+    def test_an_empty_path_of_a_socket_is_said_to_be_one(self, ctl: Ctl) -> None:
+        found = ctl("list", "--socket", "")
+        assert found.status == NO_DAEMON
+        assert "(as you said): the path is empty" in found.err
 
     def test_no_daemon_says_what_was_tried_and_what_to_do(self, ctl: Ctl) -> None:
         names = "--socket or DISCOVERYD_SOCKET"

@@ -128,6 +128,14 @@ class TestWait:
             "discoveryctl: x is not there after 0.2 s: the daemon has not answered yet\n"
         )
 
-    @pytest.mark.parametrize("args", [("--workers", "0"), ("--timeout", "0"), ("--timeout", "x")])
+    def test_a_timeout_before_its_name_is_its_own_too(self, daemon: FakeDaemon, ctl: Ctl) -> None:
+        daemon.scripts = [fakes.stay_silent]
+        found = ctl("--timeout", "0.2", "wait", "x")
+        assert found.status == TIMED_OUT
+        assert "x is not there after 0.2 s" in found.err
+
+    @pytest.mark.parametrize(
+        "args", [("--workers", "0"), ("--timeout", "0"), ("--timeout", "x"), ("--timeout", "nan")]
+    )
     def test_wrong_usage(self, ctl: Ctl, args: tuple[str, ...]) -> None:
         assert ctl("wait", "x", *args).status == USAGE

@@ -142,7 +142,7 @@ class TestCompletion:
         (tmp_path / "script").write_text(ctl("completion", "bash").out)
         program = tmp_path / "discoveryctl"
         program.write_text(
-            f"#!{sys.executable}\nfrom discoveryd.client.ctl.cli import main\nmain()\n"
+            f"#!{sys.executable}\nfrom discoveryd.client.ctl.start import main\nmain()\n"
         )
         program.chmod(0o755)
         asked = (

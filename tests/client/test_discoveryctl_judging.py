@@ -98,6 +98,10 @@ class TestExplain:
         assert ctl("explain").status == status
         assert daemon.asked() == [("Explain", {})]
 
+    def test_without_anything_to_explain_it_says_so(self, daemon: FakeDaemon, ctl: Ctl) -> None:
+        daemon.answer("Explain", explanation())
+        assert ctl("explain").out == "nothing to explain: every card serves its present content\n"
+
     def test_prints_json(self, daemon: FakeDaemon, ctl: Ctl) -> None:
         reply = explanation(fakes.verdict())
         daemon.answer("Explain", reply)

@@ -16,7 +16,7 @@ import pytest
 from tests.client import fakes
 from tests.client.fakes import FakeDaemon
 
-PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.cli import main; main()")
+PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.start import main; main()")
 DEADLINE = 30
 
 

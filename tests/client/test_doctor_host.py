@@ -122,6 +122,13 @@ class TestTheDaemonsProcess:
             assert found[0].why.startswith(why)
             assert setting in text(found)
 
+    @pytest.mark.parametrize("seen", [{}, {"foreign": None, "places": None}])
+    def test_one_that_is_stopped_is_wrong_and_is_let_go_on(self, seen: dict[str, Any]) -> None:
+        found = self.judged(stopped=True, **seen)
+        assert found[0].level == "wrong"
+        assert found[0].remedy == ("sudo kill -CONT 42",)
+        assert levels(found[1:]) == levels(self.judged(**seen))
+
     def test_other_users_and_processes_are_noted(self) -> None:
         found = self.judged(foreign=("mnt", "pid", "user"))
         assert levels(found) == ["ok", "note", "note", "ok"]

@@ -1,6 +1,7 @@
 """How discoveryctl doctor looks: at real files and processes, by a deadline, and what fails."""
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -182,6 +183,15 @@ class TestProcesses:
             peers.look_at_process(os.getpid(), [str(link)])
         real = str((tmp_path / "there").resolve())
         assert asked == [real, f"/proc/{os.getpid()}/root{real}"]
+
+    def test_one_that_is_stopped_is_seen_to_be(self) -> None:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+            child.send_signal(signal.SIGSTOP)
+            os.waitpid(child.pid, os.WUNTRACED)
+            stopped = peers.look_at_process(child.pid, [])
+            child.kill()
+        assert stopped.stopped
+        assert not peers.look_at_process(os.getpid(), []).stopped
 
     def test_one_that_is_gone_is_a_fault(self) -> None:
         ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -75,7 +75,7 @@ def test_on_a_terminal_a_page_goes_through_the_pager() -> None:
         [
             sys.executable,
             "-c",
-            "from discoveryd.client.ctl.cli import main; main()",
+            "from discoveryd.client.ctl.start import main; main()",
             "help",
             "http",
         ],

@@ -33,6 +33,7 @@ def cards(directory: Path, daemon: FakeDaemon) -> Path:
     cards.mkdir()
     (usual,) = fakes.status()["directories"]
     daemon.answer("GetStatus", fakes.status(directories=[{**usual, "path": str(cards)}]))
+    daemon.answer("Sync", **fakes.failure("NoSuchFile", file=FILE))
     return cards
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.system.running import PROMPT_SECONDS, REPOSITORY, Daemon, environment
 
-_PROGRAM = "from discoveryd.client.ctl.cli import main; main()"
+_PROGRAM = "from discoveryd.client.ctl.start import main; main()"
 
 
 class Adopting:

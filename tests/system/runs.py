@@ -23,7 +23,7 @@ from discoveryd.client.running import probing
 probing.EVERY_SECONDS = 0.05
 from discoveryd.client.running import supervising
 supervising._GRACE_SECONDS = 0.5
-from discoveryd.client.ctl.cli import main
+from discoveryd.client.ctl.start import main
 main()
 """
 _ON_TERMINAL = """

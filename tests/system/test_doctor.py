@@ -14,7 +14,7 @@ import pytest
 from tests.system.dropping import GOOD, Host, Json, write
 from tests.system.running import Daemon, environment, without
 
-PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.cli import main; main()", "doctor")
+PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.start import main; main()", "doctor")
 DAEMONS, WORKERS = 65533, 65534
 """Users that the tests may be, as root."""
 

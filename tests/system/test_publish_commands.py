@@ -171,6 +171,17 @@ def test_a_card_is_withdrawn_and_its_names_are_counted(
     assert files(host) == ["other.json"]
 
 
+def test_a_name_that_draining_workers_keep_is_told_from_a_free_one(
+    host: Host, command: Command
+) -> None:
+    host.put("llama", card(8001, aliases=["chat"]))
+    host.put("other", card(8002, accepting=False, aliases=[]))
+    done = command("withdraw", "llama.json")
+    assert done.out[1:] == ["  llama: nobody, but workers that drain keep it", "  chat: nobody"]
+    host.put("llama", card(8001, aliases=[]))
+    assert json.loads(command("withdraw", "llama.json", "--json").out[0])["workers"]["llama"] == 0
+
+
 def test_what_was_published_stays_where_it_came_from(
     host: Host, command: Command, llama: Path
 ) -> None:

@@ -463,7 +463,7 @@ def test_history_is_told_on_the_command_line(lives: Lives) -> None:
 
 
 def ctl(lives: Lives, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    program = "from discoveryd.client.ctl.cli import main; main()"
+    program = "from discoveryd.client.ctl.start import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments, "--socket", str(lives.daemon.socket)],
         cwd=REPOSITORY,

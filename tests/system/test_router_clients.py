@@ -1,6 +1,7 @@
 """OpenAI's own client, unchanged, through examples/router.py; and the dev cluster as a whole."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -164,3 +165,19 @@ def test_the_dev_cluster_starts_and_its_tour_meets_no_surprise() -> None:
     assert "NOT SO" not in done.stdout
     assert "  llama-1: the stream breaks: " in done.stdout
     assert "  chat is answered by llama-1 and llama-2\n" in done.stdout
+
+
+def test_the_dev_cluster_ends_when_it_is_interrupted_and_takes_everything_along(
+    tmp_path: Path,
+) -> None:
+    program = [sys.executable, str(EXAMPLES / "dev-cluster/cluster.py")]
+    said = tmp_path / "said"
+    with said.open("wb") as output:
+        running = subprocess.Popen(
+            program, env=environment(TMPDIR=str(tmp_path)), stdout=output, stderr=output
+        )
+    until(lambda: "Every name reaches" in said.read_text(), "the tour has begun")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(50) == 128 + signal.SIGINT
+    assert "Traceback" not in said.read_text()
+    assert list(tmp_path.iterdir()) == [said]

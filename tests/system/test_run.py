@@ -78,6 +78,8 @@ def test_the_card_is_there_while_the_worker_is(
         "discoveryctl run: serving llama, chat, l",
         "discoveryctl run: draining for 0 s",
     ]
+    past = host.client.history(f"llama@127.0.0.1_{worker.port}.json", limit=9)
+    assert "expired" not in {event.standing for event in past.events}
 
 
 def test_a_card_from_a_file_is_published_but_its_life_is_the_commands(

@@ -396,7 +396,8 @@ def test_a_terminals_interrupt_drains_first(
     worker.plans("failing")
     command = ("--drain", "3600", "--", *worker.command())
     running = run(host, *llama(worker), *command, terminal=end)
-    person.shows(f"\r\x1b[Kdiscoveryctl run: waiting for {worker.url}/health: 1 s, ")
+    trouble = f"not ready after 1 s, it answers 503: {worker.url}"
+    person.shows(f"\r\x1b[Kdiscoveryctl run: {trouble}")
     worker.plans("ok")
     person.shows("\r\x1b[Kdiscoveryctl run: serving llama\r\n")
     person.type(b"\x03")

@@ -19,7 +19,7 @@ import pytest
 from tests.system.dropping import GOOD, Host, write
 from tests.system.running import Daemon, environment, until
 
-PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.cli import main; main()", "top")
+PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.start import main; main()", "top")
 DEADLINE = 20
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 

@@ -17,7 +17,7 @@ from tests.system.dropping import Host, Json, write
 from tests.system.running import Daemon, environment, until
 
 DEADLINE = 30
-PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.cli import main; main()", "wait")
+PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.start import main; main()", "wait")
 LLAMA: Json = {"display_name": "llama", "source_path": "/m", "url": "http://127.0.0.1:8001"}
 SECOND = LLAMA | {"url": "http://127.0.0.1:8002"}
 REFUSED = LLAMA | {"display_name": "next", "aliases": ["llama"], "url": "http://127.0.0.1:8003"}

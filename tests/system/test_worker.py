@@ -40,6 +40,25 @@ def test_a_worker_serves_while_it_is_entered(host: Host, socket: str, backend: s
     until(lambda: not serves(host), "the worker is gone from the answers")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_who_leaves_is_not_told_as_dead(host: Host, socket: str, backend: str) -> None:
+    async def main() -> None:
+        async with AsyncWorker(LLAMA, socket=socket):
+            pass
+        with anyio.CancelScope() as scope:
+            async with AsyncWorker(LLAMA, socket=socket):
+                scope.cancel()
+                await anyio.sleep_forever()
+        with pytest.raises(ZeroDivisionError):
+            async with AsyncWorker(LLAMA, socket=socket):
+                raise ZeroDivisionError
+
+    run(backend, main)
+    until(lambda: not serves(host), "the worker is gone from the answers")
+    past = host.client.history("llama@127.0.0.1_8001.json", limit=6)
+    assert [event.standing for event in past.events] == ["gone", "serving"] * 3
+
+
 def test_a_blocking_worker_does_the_same(host: Host, socket: str) -> None:
     before = threading.active_count()
     with Worker(LLAMA, socket=socket) as worker:
@@ -70,6 +89,8 @@ def test_who_does_not_get_to_serve_is_told_why_and_leaves_nothing(
 
     run(backend, main)
     assert files(host) == ["first.json"]
+    past = host.client.history("llama@127.0.0.1_8002.json", limit=2)
+    assert [event.standing for event in past.events] == ["gone", "standby"]
 
 
 def test_a_blocking_worker_raises_the_same(host: Host, socket: str) -> None:

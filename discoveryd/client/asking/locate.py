@@ -33,6 +33,10 @@ _PROBLEMS = {
 }
 
 
+_LONGEST_WAIT_SECONDS = 1e9
+"""30 years. The kernel's seconds are an integer, and know no infinity."""
+
+
 class Busy(Exception):
     """A daemon is there, but has too many connections waiting already."""
 
@@ -123,7 +127,7 @@ def limit_waiting(connection: sockets.socket, seconds: float | None) -> None:
         period = struct.pack("@ll", 0, 0)
     else:
         # Zero would mean for ever.
-        whole, part = divmod(max(seconds, 1e-6), 1)
+        whole, part = divmod(min(max(seconds, 1e-6), _LONGEST_WAIT_SECONDS), 1)
         period = struct.pack("@ll", int(whole), max(int(part * 1e6), 0 if whole else 1))
     connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, period)
     connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVTIMEO, period)
@@ -131,6 +135,8 @@ def limit_waiting(connection: sockets.socket, seconds: float | None) -> None:
 
 def _obstacle(path: str, private: str | None) -> str | None:
     """Return why this path must not or cannot be connected to; None if nothing is in the way."""
+    if not path:
+        return "the path is empty"
     length = len(os.fsencode(path))
     if length > SOCKET_PATH_LIMIT:
         return f"the path has {length} bytes, a Unix socket's at most {SOCKET_PATH_LIMIT}"

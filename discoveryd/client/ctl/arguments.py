@@ -19,8 +19,10 @@ _PATIENCE_SECONDS = 0.5
 
 
 def text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a name that is no text: the daemon has none such."""
+    """Refuse a name that is no text, or empty as an unset variable is: the daemon has none such."""
     del context
+    if value == "":
+        _fail("is empty", parameter)
     try:
         (value or "").encode()
     except UnicodeEncodeError:
@@ -55,7 +57,7 @@ def served_names(
     from discoveryd.client.errors import DiscoverydError  # noqa: PLC0415 - the same
 
     session = context.find_object(Session) or Session()
-    session.timeout = min(session.timeout, _PATIENCE_SECONDS)
+    session.given_timeout = min(session.timeout, _PATIENCE_SECONDS)
     try:
         with session.client() as client:
             names = [served.name for served in client.list().names]

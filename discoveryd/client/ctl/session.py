@@ -5,6 +5,7 @@ goes to a person or a program leaves through here, so here is where output is ma
 asking or JSON needs is imported with the first of either, since `--help` is to be fast.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -26,15 +27,24 @@ INTERRUPTED: Final = 130
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _BMP_END = 0xFFFF
+_TIMEOUT_SECONDS = 10.0
 
 
 class Session:
-    """One run of discoveryctl."""
+    """One run of discoveryctl.
+
+    `given_timeout` is what --timeout says, in seconds; None where nobody said it.
+    """
 
     def __init__(self) -> None:
         self.socket: str | None = None
         self.json = False
-        self.timeout = 10.0
+        self.given_timeout: float | None = None
+
+    @property
+    def timeout(self) -> float:
+        """How long one answer may take, in seconds."""
+        return _TIMEOUT_SECONDS if self.given_timeout is None else self.given_timeout
 
     def client(self) -> "Client":
         """Return a client for the daemon that the options name."""
@@ -78,6 +88,19 @@ def json_line(value: object) -> str:
     return "".join(char if char.isprintable() else _json_escape(char) for char in text)
 
 
+class Seconds(click.FloatRange):
+    """A length of time. NaN is none: it is within every range, since it compares with nothing."""
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds; raises click.BadParameter for what is no length of time."""
+        seconds = float(super().convert(value, param, ctx))  # type: ignore[arg-type]  # text, too
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no length of time.", param, ctx)
+        return seconds
+
+
 def shared_options(command: _Command) -> _Command:
     """Give a command the options that all of them take."""
     return options_but_timeout(_TIMEOUT(command))
@@ -117,8 +140,9 @@ _OPTIONS = (
 )
 _TIMEOUT = click.option(
     "--timeout",
+    "given_timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     expose_value=False,
     callback=_remember,
     help="How long to wait for the daemon.  [default: 10]",

@@ -39,6 +39,7 @@ class Sight(NamedTuple):
     `foreign` names the namespaces that are other ones than ours, None where that may not be seen.
     `places` holds for each directory what is there for us and for the daemon; None is nothing.
     `limit` is how many descriptors it may have, `descriptors` how many are open; None is not seen.
+    `stopped` is whether a signal or a debugger has stopped it.
     """
 
     pid: int
@@ -47,6 +48,7 @@ class Sight(NamedTuple):
     places: tuple[tuple[str, Place | None, Place | None], ...] | None
     limit: int | None
     descriptors: int | None
+    stopped: bool = False
 
 
 def look_at_process(pid: int, directories: Sequence[str]) -> Sight:
@@ -70,7 +72,8 @@ def look_at_process(pid: int, directories: Sequence[str]) -> Sight:
         places = tuple((path, *_places(pid, path)) for path in directories)
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - only how many
     reader = Person(uid, user(uid), gids, gids)
-    return Sight(pid, reader, foreign, places, _limit(pid), descriptors)
+    stopped = fields["State"].split()[0] in {"T", "t"}
+    return Sight(pid, reader, foreign, places, _limit(pid), descriptors, stopped)
 
 
 def _places(pid: int, path: str) -> tuple[Place | None, Place | None]:
@@ -104,14 +107,17 @@ def _limit(pid: int) -> int | None:
 def judge_process(sight: Sight, person: Person, socket: str) -> list[Finding]:
     """Return what is found of the process of the daemon that answers at `socket`."""
     what = f"the daemon's process {sight.pid}, of {sight.reader.name}"
+    findings: list[Finding] = []
+    if sight.stopped:
+        stopped = "it is stopped, by SIGSTOP or a debugger, and answers nobody; let it go on:"
+        findings.append(wrong(what, stopped, f"sudo kill -CONT {sight.pid}"))
     if sight.foreign is None or sight.places is None:
         seen = note(
             what,
             f"{person.name} may not see whether it sees the same directories",
             f"sudo discoveryctl doctor --socket {word(socket)}",
         )
-        return [seen, *_judge_descriptors(sight)]
-    findings: list[Finding] = []
+        return [*findings, seen, *_judge_descriptors(sight)]
     differing = [place for place in sight.places if place[1] != place[2]]
     if "mnt" not in sight.foreign:
         findings.append(ok(what, "it sees the same file systems as you"))

@@ -127,8 +127,9 @@ class _Supervisor:
             while True:
                 await anyio.sleep(self._voice.every)
                 waited = time.monotonic() - began
+                # The trouble comes first: a narrow terminal shows no more than the beginning.
                 place = self._readiness.place
-                self._voice.wait(f"waiting for {place}: {waited:.0f} s, {trouble}")
+                self._voice.wait(f"not ready after {waited:.0f} s, {trouble}: {place}")
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(keep_saying)

@@ -23,7 +23,7 @@ others do to its file, and the verdict says it (a file that was removed: standin
 after the connection was lost is a missing file published again, since with the daemon's directory
 in /run all files may have gone; and where a file is no longer watched, it moves to where the daemon
 looks now (see holding.py). Leaving removes the file only while it is the worker's own (see
-publication.py).
+publication.py), and before the hold ends, since a held card whose hold ends is told as dead.
 
 **Which verdict is the latest.** Verdicts come over the hold, and, after an update, by Sync. Within
 one epoch the higher revision counts, but the first verdict of a new hold always does: a daemon that
@@ -48,6 +48,7 @@ from discoveryd.interface import Cursor, Verdict
 
 _SHORTEST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
+_PARTING_SECONDS = 1.0
 
 
 class NotServing(DiscoverydError):
@@ -129,17 +130,19 @@ class AsyncWorker:
         if self._entered:
             raise RuntimeError("this worker has been entered before")
         self._entered = True
-        self._news = anyio.Event()
+        self._news, self._keeping = anyio.Event(), anyio.CancelScope()
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(tasks.cancel_scope.cancel)
-            stack.callback(self._withdraw_quietly)
+            stack.callback(self._keeping.cancel)
+            stack.push_async_callback(self._withdraw_quietly)
             await tasks.start(self._keep)
             failure = self._failure
             if failure is None and not (self._waiting or self.verdict.good):
                 failure = NotServing(self.verdict)
             if failure is None:
                 self._seen = self._version
+                # Who is cancelled withdraws the card before the hold ends, as who leaves does.
+                self._keeping.shield = True
                 self._stack = stack.pop_all()
                 return self
         # Only here, since a task group would have wrapped it.
@@ -157,6 +160,8 @@ class AsyncWorker:
             self._publication.withdraw()
         except CannotWrite as refused:
             fault = refused
+        if self._connected:
+            await self._part()
         self._left = True
         self._connected = False
         self._tell()
@@ -223,21 +228,22 @@ class AsyncWorker:
         """Hold the card, again and again. Failures before the first verdict are `_failure`."""
         deadline = self._deadline()
         pause = _SHORTEST_PAUSE
-        while True:
-            try:
-                await self._hold_on(deadline, task_status)
-            except DiscoverydError as fault:
-                passing = isinstance(fault, PASSING) and anyio.current_time() < deadline
-                if self._verdict is None and not passing:
-                    self._failure = fault
-                    task_status.started()
-                    return
-            if self._connected:
-                self._connected = False
-                self._tell()
-                pause = _SHORTEST_PAUSE
-            await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        with self._keeping:
+            while True:
+                try:
+                    await self._hold_on(deadline, task_status)
+                except DiscoverydError as fault:
+                    passing = isinstance(fault, PASSING) and anyio.current_time() < deadline
+                    if self._verdict is None and not passing:
+                        self._failure = fault
+                        task_status.started()
+                        return
+                if self._connected:
+                    self._connected = False
+                    self._tell()
+                    pause = _SHORTEST_PAUSE
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _hold_on(self, deadline: float, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Hold the card until that ends."""
@@ -274,6 +280,19 @@ class AsyncWorker:
         if self._left or not self._entered:
             raise RuntimeError("this worker is not entered, or has been left")
 
-    def _withdraw_quietly(self) -> None:
+    async def _part(self) -> None:
+        """Let the daemon see that the card is gone while it is held, for a moment at most.
+
+        Else it learns of the hold's end first, and tells it as a death: `expired`, with a warning.
+        """
+        with (
+            anyio.move_on_after(_PARTING_SECONDS, shield=True),
+            suppress(DiscoverydError),
+        ):
+            await self._holding.look()
+
+    async def _withdraw_quietly(self) -> None:
         with suppress(CannotWrite):
             self._publication.withdraw()
+        if self._connected:
+            await self._part()

@@ -9,6 +9,7 @@ from discoveryd.client.ctl.arguments import cursor, served_names, text
 from discoveryd.client.ctl.session import (
     NO,
     TIMED_OUT,
+    Seconds,
     Session,
     complain,
     options_but_timeout,
@@ -83,7 +84,7 @@ def watch(session: Session, name: str | None, since: Cursor | None) -> None:
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     help="How long to wait altogether.  [default: for ever]",
 )
 @options_but_timeout
@@ -97,6 +98,7 @@ def wait(session: Session, name: str, workers: int, timeout: float | None) -> in
 
     Exit status 4 if it is not there in time.
     """
+    timeout = session.given_timeout if timeout is None else timeout
     import anyio  # noqa: PLC0415 - sync and watch start faster without
 
     from discoveryd.client.aio import AsyncClient  # noqa: PLC0415 - the same

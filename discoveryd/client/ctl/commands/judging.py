@@ -35,7 +35,10 @@ def explain(session: Session, what: str | None) -> int:
     else:
         if model is not None:
             session.show([f"{printable(what or '')} is the operator's name for {printable(model)}"])
-        session.show(advice.lines_of(found.verdicts))
+        if found.verdicts:
+            session.show(advice.lines_of(found.verdicts))
+        else:
+            session.show(["nothing to explain: every card serves its present content"])
     if what is None:
         return NO if found.verdicts else 0
     return 0 if any(verdict.good for verdict in found.verdicts) else NO

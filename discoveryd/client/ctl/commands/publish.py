@@ -95,7 +95,8 @@ def withdraw(session: Session, file: str) -> int:
             client.sync(known_as)
         left = {name: _workers(client, name) for name in names}
     if session.json:
-        session.show_json({"file": known_as, "workers": left})
+        counts = {name: count or 0 for name, count in left.items()}
+        session.show_json({"file": known_as, "workers": counts})
     else:
         session.show([f"{printable(known_as)}: withdrawn"])
         session.show(f"  {printable(name)}: {_count(count)}" for name, count in left.items())
@@ -193,15 +194,17 @@ def _served(client: Client, file: str) -> tuple[str, ...]:
     )
 
 
-def _workers(client: Client, name: str) -> int:
-    """Return how many workers are in the answer to a name."""
+def _workers(client: Client, name: str) -> int | None:
+    """Return how many workers are in the answer to a name; None if nobody has it."""
     try:
         return len(client.resolve(name).workers)
     except NoSuchModel:
-        return 0
+        return None
 
 
-def _count(workers: int) -> str:
+def _count(workers: int | None) -> str:
+    if workers == 0:
+        return "nobody, but workers that drain keep it"
     return f"{workers} worker{'' if workers == 1 else 's'}" if workers else "nobody"
 
 

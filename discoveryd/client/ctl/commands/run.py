@@ -5,7 +5,7 @@ from typing import NoReturn
 import anyio
 import click
 
-from discoveryd.client.ctl.session import Session, pass_session, shared_options
+from discoveryd.client.ctl.session import Seconds, Session, pass_session, shared_options
 from discoveryd.client.errors import ConnectionLost, DiscoverydError, NoDaemon, Timeout
 from discoveryd.client.running.planning import (
     Plan,
@@ -125,7 +125,7 @@ def _ready(context: click.Context, parameter: click.Parameter, url: str | None) 
 @click.option(
     "--drain",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=2.0,
     help="How long to drain before it is told to end.  [default: 2]",
 )
