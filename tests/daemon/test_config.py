@@ -164,6 +164,7 @@ def test_relative_paths_in_a_file_start_at_the_file(file: Path) -> None:
         ("aliases = []", "aliases must be a table"),
         ("log_level = 'loud'", "log_level: 'loud' is no level; there are debug, info"),
         ("cards = [", "is not TOML"),
+        (f"quota = {'9' * 5000}", "is not TOML"),
         ("[aliases]\na = 'a'", "'a' stands for itself"),
         ("[aliases]\na = 'b'\nb = 'c'", "which is an alias itself: name its model, 'c'"),
         ("[aliases]\na = ''", "the name '' is empty"),
@@ -358,6 +359,13 @@ def test_http_is_at_a_path_or_at_an_address_of_loopback(told: str, meant: str) -
 def test_http_is_listened_at_nowhere_else(told: str) -> None:
     with pytest.raises(ConfigError, match=f"--http: {re.escape(told)} is no address of loopback"):
         configure(http=told, environ={}, uid=USER)
+
+
+@pytest.mark.parametrize("told", ["127.0.0.1", "9475", "localhost", "127.0.0.1:", "[::1]", "none"])
+def test_half_an_address_for_http_is_no_path(told: str) -> None:
+    with pytest.raises(ConfigError, match=f"--http: {re.escape(told)} is no address with a port"):
+        configure(http=told, environ={}, uid=USER)
+    assert configure(http=f"./{told}", environ={}, uid=USER).http == str(Path(told).absolute())
 
 
 def test_the_file_says_where_http_is_and_the_flag_wins(file: Path) -> None:

@@ -42,12 +42,18 @@ def mode_of(where: str, mode: str | None) -> int | None:
 def http_of(where: str, http: str | None, base: Path | None = None) -> str | None:
     """Return where HTTP is answered: a path, or an address of loopback and a port.
 
-    What has no slash and ends in a port is an address; `base` is as for `path_of`.
+    What has no slash and ends in a port is an address, and what looks like half of one, or like
+    `none`, is nothing: nobody means a socket of that name. `base` is as for `path_of`.
     """
     if http is None:
         return None
     named = re.fullmatch(r"([^/]*):([0-9]{1,5})", http)
     if named is None:
+        if re.fullmatch(r"[^/]*:[^/]*|[0-9.]+|localhost|none", http, re.IGNORECASE):
+            raise ConfigError(
+                f"{where}: {http} is no address with a port, such as 127.0.0.1:9475; leave it out"
+                f" to answer nowhere, or say ./{http} for a socket of that name"
+            )
         return path_of(where, http, base)
     host, port = named[1].strip("[]").lower(), int(named[2])
     try:

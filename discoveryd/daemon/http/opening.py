@@ -62,7 +62,11 @@ class Http:
         if where is None:
             return
         if where.startswith("/"):
-            self._listener = claim(where, self._config.socket_mode, self._config.socket_group)
+            try:
+                self._listener = claim(where, self._config.socket_mode, self._config.socket_group)
+            except StartError as fault:
+                # Told in the words of the interface's socket, but this path is named elsewhere.
+                raise StartError(str(fault).replace("--socket", "--http")) from None
         else:
             self._bound = _bind(where)
 
