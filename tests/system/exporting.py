@@ -158,6 +158,27 @@ def named_servers(names: Sequence[str]) -> Iterator[dict[str, str]]:
             server.server_close()
 
 
+@contextmanager
+def looping(line: str, python: Path, place: Path) -> Iterator[None]:
+    """Run a line of a shell, which has no end, in a place, beside the programs of a Python."""
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    with (place / "looping").open("wb") as said:
+        shell = subprocess.Popen(
+            ["/bin/sh", "-c", line],
+            cwd=place,
+            env=environment(PATH=path, LITELLM_LOCAL_MODEL_COST_MAP="True"),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
 def _answering(name: str) -> type[BaseHTTPRequestHandler]:
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

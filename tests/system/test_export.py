@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,11 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from openai import APIError, OpenAI
 
+from tests.system.adopting import free_port
 from tests.system.conftest import Start
 from tests.system.dropping import GOOD, Host, write
-from tests.system.exporting import Exporting, Nginx, export, named_servers
-from tests.system.running import Daemon, environment, until
+from tests.system.exporting import Exporting, Nginx, export, looping, named_servers
+from tests.system.reference import PACKAGE, blocks
+from tests.system.routing import StandIn
+from tests.system.running import PROMPT_SECONDS, Daemon, environment, until
 
 Keep = Callable[..., Exporting]
 
@@ -168,13 +174,19 @@ json.dump(
 """
 
 
-def test_litellms_own_loader_takes_every_card(host: Host, tmp_path: Path) -> None:
+@pytest.fixture
+def litellm() -> Path:
+    """Give a Python that has LiteLLM and its proxy."""
     python = os.environ.get("DISCOVERYD_TEST_LITELLM")
     if python is None and importlib.util.find_spec("litellm") is None:
         pytest.skip(
             "NOT TESTED: there is no LiteLLM here; name in DISCOVERYD_TEST_LITELLM a Python that "
             "has litellm[proxy]"
         )
+    return Path(python or sys.executable)
+
+
+def test_litellms_own_loader_takes_every_card(host: Host, litellm: Path, tmp_path: Path) -> None:
     drop_nasty(host)
     good = GOOD | {"aliases": ["chat"], "source_path": "/m"}
     host.put("a1", good | {"labels": {"weight": "3"}})
@@ -182,7 +194,7 @@ def test_litellms_own_loader_takes_every_card(host: Host, tmp_path: Path) -> Non
     config = tmp_path / "config.yaml"
     config.write_text(export(host.daemon, "litellm"))
     done = subprocess.run(
-        [python or sys.executable, "-c", _LOAD, str(config)],
+        [litellm, "-c", _LOAD, str(config)],
         env=environment(LITELLM_LOCAL_MODEL_COST_MAP="True"),
         capture_output=True,
         text=True,
@@ -199,6 +211,55 @@ def test_litellms_own_loader_takes_every_card(host: Host, tmp_path: Path) -> Non
         ("http://127.0.0.1:8002/v1", 1),
     ]
     assert [each["model"] for each in asked["chat"]] == ["openai/chat"] * 2
+
+
+@pytest.mark.timeout(300)
+def test_litellm_answers_by_every_name_and_follows_as_its_page_says(
+    host: Host, litellm: Path, keep: Keep, tmp_path: Path
+) -> None:
+    page = text_of(PACKAGE / "client/exporting/export.md")
+    exporting, loop = next(b for b in blocks(page, "sh") if "litellm" in b).splitlines()
+    _, settings = next(b for b in blocks(page, "yaml") if "master_key" in b).splitlines()
+    port = free_port()
+    (tmp_path / "litellm.yaml").write_text(f"include: [models.yaml]\n{settings}\n")
+    *_, command = shlex.split(exporting)
+    models = tmp_path / "models.yaml"
+    with contextlib.ExitStack() as ends:
+        one = StandIn("llama", "chat")
+        ends.callback(one.kill)
+        two = StandIn("bot")
+        ends.callback(two.kill)
+        one.wait_listening()
+        two.wait_listening()
+        card = {"display_name": "llama", "aliases": ["chat"], "source_path": "/m"}
+        host.put("one", card | {"url": one.url})
+        keep(host.daemon, "litellm", "--output", str(models), "--exec", f"cd {tmp_path}; {command}")
+        until(lambda: "chat" in text_of(models), "it is written")
+        ends.enter_context(looping(loop.replace("4000", str(port)), litellm, tmp_path))
+        client = ends.enter_context(
+            OpenAI(
+                base_url=f"http://127.0.0.1:{port}/v1",
+                api_key=re.findall(r"sk-[\w-]+", settings)[0],
+                max_retries=0,
+                timeout=PROMPT_SECONDS,
+            )
+        )
+
+        def who(name: str) -> str | None:
+            try:
+                asked = client.chat.completions.create(
+                    model=name, messages=[{"role": "user", "content": "Hello"}]
+                )
+            except APIError:
+                return None
+            return asked.system_fingerprint
+
+        until(lambda: who("llama") == str(one.port), "it answers", 90)
+        assert who("chat") == str(one.port)
+        assert who("bot") is None
+        host.put("two", {"display_name": "bot", "source_path": "/m", "url": two.url})
+        until(lambda: who("bot") == str(two.port), "it follows", 90)
+        assert who("chat") == str(one.port)
 
 
 class TestWatch:

@@ -62,6 +62,7 @@ ONLY_PARSED = {
     "discoveryctl run": "starts a model server, which is not here: test_run, with a stand-in",
     "discoveryctl adopt": "asks model servers, which are not here: test_adopt, with stand-ins",
     "discoveryctl export nginx --output /etc": "goes on until it is ended: test_export",
+    "discoveryctl export litellm --output": "goes on until it is ended: test_export",
     "discoveryctl watch": "goes on until it is ended: test_discoveryctl_following",
     "discoveryctl publish": "changes the cards: test_publish_commands",
     "discoveryctl withdraw": "changes the cards: test_publish_commands",
@@ -74,10 +75,15 @@ TOUR = "run word for word by test_readme"
 SAYS_NO = {"doctor", "explain"}
 """These may find something: of the example cards one is refused, and a host is never perfect."""
 
+LITELLM = "test_export, with a real LiteLLM where there is one"
+
 ELSEWHERE = {
+    "cat": LITELLM,
     "cp": "a service: tests/systemd",
     "curl": "test_http asks at these paths",
+    "do": LITELLM,
     "docker": "test_containers, with namespaces of its own",
+    "done": LITELLM,
     "groupdel": "a service: tests/systemd",
     "install": "test_the_directories_of_a_shared_host_are_made, below",
     "ln": "a service: tests/systemd",
@@ -92,6 +98,8 @@ ELSEWHERE = {
     "systemd-sysusers": "a service: tests/systemd",
     "systemd-tmpfiles": "a service: tests/systemd",
     "userdel": "a service: tests/systemd",
+    "wait": LITELLM,
+    "while": LITELLM,
 }
 """Other programs in the blocks, and who runs them."""
 
@@ -201,6 +209,13 @@ def test_a_commands_page_names_only_options_that_it_has(name: str) -> None:
     named = {code.split()[0] for code in inline(text_of(PAGES[name].file)) if code[:2] == "--"}
     assert named
     assert named <= {opt for param in command.params for opt in param.opts}
+
+
+def test_the_readme_starts_litellm_as_the_page_does_that_is_run_with_a_real_one() -> None:
+    page, readme = text_of("client/exporting/export.md"), FILES[0].read_text()
+    for language in ("sh", "yaml"):
+        (block,) = (b for b in blocks(page, language) if "litellm" in b or "master_key" in b)
+        assert block in readme
 
 
 @pytest.mark.parametrize("line", SHELL_LINES, ids=lambda line: line.written)
