@@ -2,6 +2,9 @@
 
 A registry is a million objects that live as long as the daemon, in no cycles. The collector would
 look at all of them again and again while they are made, and stop the loop for it each time after.
+
+What goes after all, such as a directory that a reload leaves, must go without the collector: hence
+no cycles there, or such as are broken at the end.
 """
 
 import gc

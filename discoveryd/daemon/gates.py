@@ -50,9 +50,9 @@ class Gates:
         await self._permission.prepare(config.allow, ())
         self._hold_to(config, folders)
 
-    def files_in(self, folder: str) -> list[str]:
-        """Return the files of a folder that have passed and are not gone."""
-        return self._permission.files_in(folder)
+    def files_in(self, folders: Collection[str]) -> list[str]:
+        """Return the files of these folders that have passed and are not gone."""
+        return self._permission.files_in(folders)
 
     async def pass_on(
         self,

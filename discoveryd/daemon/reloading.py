@@ -182,13 +182,9 @@ class Reloading:
 
     def _gone(self, left: Sequence[Course], made: Sequence[Course]) -> list[Sighting]:
         """Say that the files of the directories that are left, and not remade, are gone."""
-        remade = {course.follower.display for course in made}
-        return [
-            Sighting(file=file, found=None)
-            for course in left
-            if course.follower.display not in remade
-            for file in self._gates.files_in(course.follower.display)
-        ]
+        folders = {course.follower.display for course in left}
+        folders -= {course.follower.display for course in made}
+        return [Sighting(file=file, found=None) for file in self._gates.files_in(folders)]
 
 
 def directories_of(config: Config) -> list[Directory]:

@@ -4,15 +4,18 @@ What the daemon does is run.py's; here is what happens to the process it runs in
 end it, in good order. SIGHUP reads the configuration again, at any time: one that comes before
 anybody could act on it is held back by the kernel (`hangups_held`) and told once somebody can; one
 that comes during a reload is followed by another reload; one that comes at the end is ignored.
-Never does it end the process, which is what it would do by itself.
+Never does it end the process, which is what it would do by itself. So it is no signal of the
+loop's: when a loop lets go of one, it ends the process again, in whatever thread it arrives.
 """
 
+import asyncio
 import importlib.util
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import NamedTuple
 
 import anyio
@@ -79,10 +82,10 @@ async def _serve(config: Config, reconfigure: Callable[[], Config], manager: Man
         _log.warning("%s", warning)
     daemon = Daemon(config, reconfigure=reconfigure, notifier=notifier, passed=passed)
     hangups = _Hangups(daemon.reload)
-    received = anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with received as signals, _hangups_heard():
+    received = anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+    with received as signals, _hangups_heard(hangups.ask):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_heed, signals, daemon.stop, hangups.ask)
+            tasks.start_soon(_heed, signals, daemon.stop)
             tasks.start_soon(hangups.run)
             if watchdog_seconds is not None:
                 tasks.start_soon(feed, notifier, watchdog_seconds, daemon.silent)
@@ -94,13 +97,22 @@ async def _serve(config: Config, reconfigure: Callable[[], Config], manager: Man
 
 
 @contextmanager
-def _hangups_heard() -> Generator[None]:
-    """Let SIGHUP through, also the one that came before, for as long as somebody acts on it."""
+def _hangups_heard(hear: Callable[[], None]) -> Generator[None]:
+    """Call `hear` on the running loop for each SIGHUP, also for one that came before.
+
+    Afterwards they are ignored, in all threads.
+    """
+    loop = asyncio.get_running_loop()
+
+    def received(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(hear)
+
+    signal.signal(signal.SIGHUP, received)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 class _Hangups:
@@ -112,6 +124,7 @@ class _Hangups:
 
     def ask(self) -> None:
         """Let a reload begin after this, at once or after the one that goes on."""
+        _log.info("reading the configuration again on SIGHUP")
         self._asked.set()
 
     async def run(self) -> None:
@@ -122,18 +135,13 @@ class _Hangups:
             await self._reload()
 
 
-async def _heed(
-    signals: AsyncIterator[signal.Signals], stop: Callable[[], None], reload: Callable[[], None]
-) -> None:
-    """Act on signals; once the daemon is to end, on none any more."""
+async def _heed(signals: AsyncIterator[signal.Signals], stop: Callable[[], None]) -> None:
+    """Let the daemon end on the first signal; act on none any more."""
     async for received in signals:
-        name = signal.Signals(received).name
-        if received != signal.SIGHUP:
-            _log.info("ending on %s", name)
-            stop()
-            return
-        _log.info("reading the configuration again on %s", name)
-        reload()
+        _log.info("ending on %s", signal.Signals(received).name)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        stop()
+        return
 
 
 async def _tell_status(notifier: Notifier, summary: Callable[[], str]) -> None:

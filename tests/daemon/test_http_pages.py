@@ -202,6 +202,7 @@ async def test_each_worker_that_speaks_http_is_a_target_with_labels() -> None:
         ("http://[::1]:8000", "[::1]:8000"),
         ("grpc://127.0.0.1:5", None),
         ("unix:///run/worker", None),
+        ("http://\u2100.example", None),
         (None, None),
     ],
 )

@@ -250,6 +250,28 @@ async def test_a_hold_of_another_users_file_keeps_nothing_alive_and_is_refused(g
     assert not gate.liveness._holders._holders
 
 
+async def test_a_file_of_a_directory_that_comes_while_a_hold_begins_is_held_too(gate: Gate) -> None:
+    class Growing(Files):
+        followed = False
+
+        def files_named(self, file: str) -> list[str]:
+            return super().files_named(file) if self.followed else []
+
+        async def sync(self, files: Sequence[str] | None) -> None:
+            await super().sync(files)
+            self.followed = True
+
+    writer = Writer("epoch", {})
+    gate.liveness._apply = writer.apply
+    files = Growing(gate, writer, living(held=True))
+    holds = Holds(writer, gate.liveness, files, 1 << 20)
+    async with telling(gate), aclosing(holds.hold(["a.json"], 1000)) as told:
+        (verdict,) = msgspec.json.decode(await anext(told))["verdicts"]
+        assert (verdict["file"], verdict["standing"]) == (FILE, "serving")
+        assert gate.liveness._holders._holders.keys() == {FILE}
+    assert not gate.liveness._holders._holders
+
+
 # Restarts
 
 

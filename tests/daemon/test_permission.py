@@ -177,6 +177,14 @@ def test_a_torn_file_of_another_owner_is_gone_first(gate: Permission) -> None:
     assert said(gate.judge([seen("a", TORN, BEN)])) == [("a", "torn")]
 
 
+def test_for_the_quota_too_a_torn_file_of_another_owner_is_gone_first() -> None:
+    """Else the card would be counted for the one until a restart, and for the other after it."""
+    gate = Permission(quota=1)
+    gate.judge([seen("a", card("m"), ANN)])
+    assert said(gate.judge([seen("a", TORN, BEN)])) == [("a", "gone"), ("a", "torn")]
+    assert said(gate.judge([seen("b", card("n"), ANN)])) == [("b", "card")]
+
+
 def test_where_owners_do_not_matter_a_torn_file_is_only_torn() -> None:
     gate = Permission()
     gate.judge([seen("a", card("m"), ANN)])

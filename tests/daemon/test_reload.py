@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from discoveryd.core.places import Place
+from discoveryd.daemon.collecting import without_collecting
 from discoveryd.daemon.configuration import differences
 from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.errors import ConfigError, StartError
@@ -386,6 +388,16 @@ async def test_a_directory_may_come_and_go_that_is_not_there(host: Host, cards: 
     assert [p for p in host.problems if "does not exist" in p]
     await host.reload(cards=(str(cards),))
     assert host.problems == ()
+
+
+async def test_nothing_is_left_of_a_directory_that_is_left(
+    host: Host, cards: Path, other: Path
+) -> None:
+    with without_collecting():
+        await host.reload(cards=(str(cards), str(other)))
+        followed = weakref.ref(list(host.daemon._followed)[1])
+        await host.reload(cards=(str(cards),))
+        await until(lambda: followed() is None)
 
 
 async def test_a_dynamo_store_comes_and_goes(host: Host) -> None:

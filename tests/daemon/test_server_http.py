@@ -197,6 +197,7 @@ async def test_other_methods_are_told_which_there_are(scene: Scene, method: byte
         b"Content-Length: 5\r\n\r\nhello",
         b"Content-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nno length\r\n",
     ],
 )
 @pytest.mark.parametrize(("method", "status"), [(b"GET", 413), (b"POST", 405)])

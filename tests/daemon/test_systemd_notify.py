@@ -197,6 +197,18 @@ def test_what_is_owed_does_not_grow_for_ever(hear: Hear, notifier: Notifier) -> 
     assert messages[-2:] == ["READY=1\nSTATUS=again", "WATCHDOG=1"]
 
 
+def test_who_is_stopping_is_neither_ready_nor_reloading_any_more(
+    hear: Hear, notifier: Notifier
+) -> None:
+    notifier.ready("ready")
+    notifier.reloading()
+    notifier.stopping()
+    hear()
+    notifier.ready("7 workers")
+    notifier.reloading()
+    assert hear() == []
+
+
 def test_a_closed_notifier_tells_nobody(hear: Hear, notifier: Notifier) -> None:
     notifier.ready("1 worker")
     notifier.close()

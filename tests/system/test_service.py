@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -552,6 +553,24 @@ def test_a_manager_that_is_gone_harms_nobody(cards: Path, manager: Manager) -> N
     until(lambda: "SIGHUP" in daemon.log, "the reload")
     daemon.stop()
     assert daemon.log.count("the service manager cannot be told") == 1
+
+
+def test_hangups_without_end_do_not_end_it_and_do_not_keep_it_from_ending(start: Start) -> None:
+    daemon = start().wait_ready()
+
+    def hang_up() -> None:
+        while daemon.process.returncode is None:
+            daemon.send(signal.SIGHUP)
+            time.sleep(0.0002)  # what a shell's loop takes
+
+    hanging_up = threading.Thread(target=hang_up)
+    hanging_up.start()
+    try:
+        until(lambda: daemon.log.count("SIGHUP") > 2, "some reloads")
+        daemon.stop()
+    finally:
+        daemon.kill()
+        hanging_up.join()
 
 
 def test_without_a_manager_a_hangup_is_a_reload_too(cards: Path, start: Start) -> None:

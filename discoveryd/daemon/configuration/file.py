@@ -98,7 +98,8 @@ def read_file(named: str | None, environ: Mapping[str, str], uid: int) -> Writte
         table = tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8: see byte {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: a number of too many digits is told by int().
         raise ConfigError(f"{file} is not TOML: {error}") from None
     return _check(file, table)
 

@@ -13,11 +13,11 @@ whatever its threads are still doing in a file system that does not answer. Its 
 after. What becomes of its cards is the caller's to say.
 
 **Remade** is one that is left and joined in one step, to be read in another way. Whatever the
-former told in between, the latter counts as known, so that it tells what is gone.
+former told in between, the latter counts as known, so that it tells what is gone. Who asked the
+former and has no answer yet is answered by the latter, whose first look may have been before that.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 import anyio
@@ -46,8 +46,35 @@ class Heeding(Protocol):
         ...
 
 
+Question = Callable[[Follower], Awaitable[None]]
+"""Asks a follower for a look; returns when what was found has been applied."""
+
+Known = Callable[[Collection[str]], list[str]]
+"""Returns the files of these folders, named as sightings name them, that are told and not gone."""
+
 Make = Callable[[Directory, Sink], Follower]
 """Makes what follows a directory and tells the sink."""
+
+
+class _Heeded:
+    """The sink of one directory, for as long as that is heeded.
+
+    Apart from the course, so that what follows the directory knows no way back to it: see
+    collecting.py.
+    """
+
+    def __init__(self, sink: Heeding) -> None:
+        self._sink = sink
+        self._left = False
+
+    def __bool__(self) -> bool:
+        return not self._left
+
+    def leave(self) -> None:
+        self._left = True
+
+    async def tell(self, sightings: Sequence[Sighting]) -> None:
+        await self._sink(sightings, heeded=self.__bool__)
 
 
 class Course:
@@ -60,15 +87,14 @@ class Course:
     def __init__(self, directory: Directory, make: Make, sink: Heeding) -> None:
         self.directory = directory
         self.remade = False
-        self.follower = make(directory, self._tell)
+        self._heeded = _Heeded(sink)
+        self.follower = make(directory, self._heeded.tell)
         self.found: list[Sighting] = []
         self.seen = anyio.Event()
         self.ended = anyio.Event()
-        self._sink = sink
         self._begun = anyio.Event()
         self._scope = anyio.CancelScope()
         self._asking: set[anyio.CancelScope] = set()
-        self._left = False
 
     def take(self) -> list[Sighting]:
         """Take what the first scan found; the course itself will not tell it.
@@ -87,11 +113,11 @@ class Course:
 
     def leave(self) -> None:
         """Heed it no more, let it end, and keep nobody waiting for it."""
-        self._left = True
+        self._heeded.leave()
         for scope in (self._scope, *self._asking):
             scope.cancel()
 
-    async def run(self, known: Callable[[str], list[str]]) -> None:
+    async def run(self, known: Known) -> None:
         """Look, wait for `begin`, and follow until left or cancelled."""
         try:
             with self._scope:
@@ -100,9 +126,9 @@ class Course:
                 try:
                     await self._begun.wait()
                     if self.remade:
-                        self.expect(known(self.follower.display))
+                        self.expect(known({self.follower.display}))
                     if found := self.take():
-                        await self._tell(found)
+                        await self._heeded.tell(found)
                 except BaseException:
                     self.follower.stop()
                     raise
@@ -114,29 +140,26 @@ class Course:
         """Count these files, which lie in the directory, as known. Not while it is looked at."""
         self.follower.expect([path_bytes(file.rpartition("/")[2]) for file in files])
 
-    async def ask(self, question: Callable[[], Awaitable[None]]) -> None:
-        """Ask the follower, and return when it has answered, or the directory is left."""
-        if self._left:
-            return
+    async def ask(self, question: Question) -> bool:
+        """Ask the follower; return when it has answered, or False once the directory is left."""
+        if not self._heeded:
+            return False
         with anyio.CancelScope() as scope:
             self._asking.add(scope)
             try:
-                await question()
+                await question(self.follower)
             finally:
                 self._asking.discard(scope)
-
-    async def _tell(self, sightings: Sequence[Sighting]) -> None:
-        await self._sink(sightings, heeded=lambda: not self._left)
+        return bool(self._heeded)
 
 
 class Followed:
     """All directories that are followed, in the order of the configuration. Lives on the loop.
 
-    `sink` is told what they see. `known` returns the files of a folder, named as sightings name
-    it, that were told and are not gone.
+    `sink` is told what they see.
     """
 
-    def __init__(self, make: Make, sink: Heeding, known: Callable[[str], list[str]]) -> None:
+    def __init__(self, make: Make, sink: Heeding, known: Known) -> None:
         self._make = make
         self._sink = sink
         self._known = known
@@ -163,7 +186,7 @@ class Followed:
             course = Course(directory, self._make, self._sink)
             course.remade = course.follower.display in former
             if course.remade:
-                course.expect(self._known(course.follower.display))
+                course.expect(self._known({course.follower.display}))
             made.append(course)
         return made
 
@@ -224,7 +247,7 @@ class Followed:
             for course in self._courses:
                 names = wanted.get(course.follower.display)
                 if names:
-                    looks.start_soon(course.ask, partial(course.follower.look, names))
+                    looks.start_soon(self._ask, course, _look_at(names))
 
     async def scan(self, patience_seconds: float = float("inf")) -> list[str]:
         """Look at everything; return when what was found has been applied, or patience is over.
@@ -234,7 +257,7 @@ class Followed:
         late = {course.follower.display: None for course in self._courses}
 
         async def scan(course: Course) -> None:
-            await course.ask(course.follower.scan)
+            await self._ask(course, _scan)
             del late[course.follower.display]
 
         with anyio.move_on_after(patience_seconds):
@@ -242,6 +265,24 @@ class Followed:
                 for course in self._courses:
                     scans.start_soon(scan, course)
         return list(late)
+
+    async def _ask(self, course: Course, question: Question) -> None:
+        """Ask a course, or those that came in its place meanwhile."""
+        if not await course.ask(question):
+            for other in self._courses:
+                if other.directory[:2] == course.directory[:2]:
+                    await self._ask(other, question)
+
+
+def _look_at(names: Sequence[bytes]) -> Question:
+    async def look(follower: Follower) -> None:
+        await follower.look(names)
+
+    return look
+
+
+async def _scan(follower: Follower) -> None:
+    await follower.scan()
 
 
 def _is_link(seen: Sighting) -> bool:

@@ -285,10 +285,11 @@ class Lookout:
         self._postpone()
 
     def stop(self) -> None:
-        """Stop watching, for good."""
+        """Stop watching, for good, and let go of who was told: see collecting.py."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+        self._heard = _nobody
 
     def _postpone(self) -> None:
         """Be without a watch until `due`: at once at first, then ever later."""
@@ -327,6 +328,10 @@ class Lookout:
                 names.add(name)
         if names or itself:
             self._heard(names)
+
+
+def _nobody(_names: set[bytes]) -> None:
+    """Heed nothing."""
 
 
 def _advice(refusal: str) -> str:

@@ -115,7 +115,7 @@ class Exchange:
     async def _page(self, request: h11.Request) -> Page | Long:
         if request.method not in _METHODS:
             return pages.fault(405, "there is only reading here", allow="GET, HEAD")
-        if not isinstance(self._http.next_event(), h11.EndOfMessage):
+        if not self._is_all():
             return pages.fault(413, "a request to read has no body")
         if self._host_checked and not _is_loopback(_host(request)):
             return pages.fault(421, "this answers to the names of loopback only, such as localhost")
@@ -123,6 +123,13 @@ class Exchange:
         if not target.startswith("/"):
             return pages.fault(400, "a request names a path, which begins with a slash")
         return await self._site.get(target)
+
+    def _is_all(self) -> bool:
+        """Whether the request that was read has no body, not even the beginning of a broken one."""
+        try:
+            return isinstance(self._http.next_event(), h11.EndOfMessage)
+        except h11.RemoteProtocolError:
+            return False
 
     async def _send(self, page: Page | Long, *, bare: bool = False) -> None:
         """Send a page, with `bare` its head only."""

@@ -117,7 +117,10 @@ def targets(workers: Iterable[Served], told: set[tuple[str, str]]) -> Iterator[T
         card = served.card
         if card.url is None or card.adapter:
             continue
-        parts = urlsplit(card.url)
+        try:
+            parts = urlsplit(card.url)
+        except ValueError:
+            continue  # a host with signs that stand for several: no client could ask it
         port = _PORTS.get(parts.scheme)
         if port is None or parts.hostname is None:
             continue

@@ -71,7 +71,7 @@ class Holds:
         Raises NoSuchFile, and PermissionDenied where a file is not that user's.
         """
         hold = _Hold(uid)
-        entered = list(dict.fromkeys(chain.from_iterable(map(self._disk.files_named, named))))
+        entered = set(chain.from_iterable(map(self._disk.files_named, named)))
         attended: list[str] = []
         try:
             await self._keeper.hold(hold, entered)
@@ -79,8 +79,11 @@ class Holds:
             async with self._writer.settled() as registry:
                 files = self._known(registry, named)
                 self._check_owners(registry, files, uid)
-            self._keeper.release(hold, [file for file in entered if file not in files])
-            entered = files
+            late = set(files) - entered  # of a directory that a reload brought meanwhile
+            self._keeper.release(hold, entered.difference(files))
+            entered = set(files)
+            if late:
+                await self._keeper.hold(hold, late)
             for file in files:
                 self._attending.setdefault(file, []).append(hold)
             attended = files

@@ -16,8 +16,8 @@ first first, and keep their place through edits. When one goes, the next is told
 Root's cards are not counted: root may write anything anywhere, and many things write as root.
 
 **Another owner, another file.** A file that is torn keeps its last valid card, which was judged for
-the owner that it had then. So where owners matter, a torn file that has another owner is told as
-gone first. A file that cannot be looked at has the owner that it had.
+the owner that it had then. So where owners matter, be it for the quota only, a torn file that has
+another owner is told as gone first. A file that cannot be looked at has the owner that it had.
 
 **Other terms.** The operator may change the entries, the quota, or whether owners count, at any
 time (`change`). So the gate remembers the last card of each file as it came, and judges it again:
@@ -29,7 +29,7 @@ Such a file's owner is unknown: its cards are counted together, its card cannot 
 owners count it is not allowed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -96,7 +96,7 @@ class Permission:
 
     @property
     def _owners_matter(self) -> bool:
-        return self._by_owner or bool(self._permits)
+        return self._by_owner or bool(self._permits) or self._queues.limit is not None
 
     # What passes through
 
@@ -210,12 +210,12 @@ class Permission:
             if before.get(file) != after.get(file):
                 self._due[file] = None
 
-    def files_in(self, folder: str) -> list[str]:
-        """Return the files of a folder that are known and not gone, as their sightings name them.
+    def files_in(self, folders: Collection[str]) -> list[str]:
+        """Return the files of these folders that are known and not gone, as sightings name them.
 
-        `folder` is named as they name it.
+        The folders are named as they name them.
         """
-        return [file for file in self._files if file.rpartition("/")[0] == folder]
+        return [file for file in self._files if file.rpartition("/")[0] in folders]
 
     def problems(self) -> list[str]:
         """Say what keeps cards from being judged rightly."""

@@ -99,7 +99,7 @@ class Listener:
                 lock = _take_lock(self.path, patience=0.0)
                 os.close(self._lock)
                 self._lock = lock
-            new = None if _identity(self.path) == self._born else self.listen()
+            new = None if identity_at(self.path) == self._born else self.listen()
         except StartError as error:
             self._problem = f"clients cannot connect any more: {error}"
             return None
@@ -113,7 +113,7 @@ class Listener:
         """Remove the socket if the path still leads to it, and give up the claim."""
         if self._socket is not None:
             # Removed before it is closed: an inode in use has a number that nobody else has.
-            if _identity(self.path) == self._born:
+            if identity_at(self.path) == self._born:
                 Path(self.path).unlink(missing_ok=True)
             self._socket.close()
             self._socket = None
@@ -279,10 +279,11 @@ def _refuse_if_taken(path: str) -> bool:
 
 def _leads_to(path: str, descriptor: int) -> bool:
     held = os.fstat(descriptor)
-    return _identity(path) == (held.st_dev, held.st_ino)
+    return identity_at(path) == (held.st_dev, held.st_ino)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def identity_at(path: str) -> tuple[int, int] | None:
+    """Return what tells one file from all others, of what lies at a path; None where nothing is."""
     try:
         found = Path(path).lstat()
     except OSError:

@@ -8,7 +8,8 @@ and is not owed.
 
 **Reload.** Under Type=notify-reload the manager sends SIGHUP and waits for RELOADING=1 with the
 time at which the daemon noticed, in one datagram, and then for READY=1. Without that time, or
-without the end, `systemctl reload` hangs; so `reloading` and `ready` are the only two halves.
+without the end, `systemctl reload` hangs; so `reloading` and `ready` are the only two halves. Once
+the daemon is `stopping` there is neither: a reload that is still being made then is over with it.
 """
 
 import errno
@@ -43,6 +44,7 @@ class Notifier:
         self._status: str | None = None
         self._owed: list[bytes] = []
         self._complained = False
+        self._stopping = False
         self._socket: socket.socket | None = None
         if address is not None and self._address is None:
             self._complain(f"its address {printable(address)} is of no kind that is known here")
@@ -61,7 +63,8 @@ class Notifier:
         """Say that the daemon serves, for the first time or again after `reloading`."""
         self.told_ready = True
         self._status = status
-        self._tell("READY=1", _status_line(status), owed=True)
+        if not self._stopping:
+            self._tell("READY=1", _status_line(status), owed=True)
 
     def status(self, text: str) -> None:
         """Say how the daemon is, in one line for people; sent only where it is another than before.
@@ -76,10 +79,12 @@ class Notifier:
     def reloading(self) -> None:
         """Say that the configuration is being read again. `ready` must follow."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={now}", owed=True)
+        if not self._stopping:
+            self._tell("RELOADING=1", f"MONOTONIC_USEC={now}", owed=True)
 
     def stopping(self) -> None:
         """Say that the daemon is about to end."""
+        self._stopping = True
         self._tell("STOPPING=1", owed=True)
 
     def watchdog(self) -> None:

@@ -6,7 +6,8 @@ can be done here is to say so. A path that could not be seen from the first is n
 
 import socket
 from collections.abc import Iterable
-from pathlib import Path
+
+from discoveryd.daemon.socket.listening import identity_at
 
 
 class PassedPaths:
@@ -14,7 +15,7 @@ class PassedPaths:
 
     def __init__(self, sockets: Iterable[socket.socket]) -> None:
         paths = [str(each.getsockname()) for each in sockets]
-        self._born = {path: born for path in paths if (born := _identity(path)) is not None}
+        self._born = {path: born for path in paths if (born := identity_at(path)) is not None}
 
     def problems(self) -> list[str]:
         """Say which paths lead elsewhere by now, and what to do."""
@@ -22,13 +23,5 @@ class PassedPaths:
             f"clients cannot connect any more: {path}, which was passed in, was removed or"
             " replaced. Restart the socket unit and the service together"
             for path, born in self._born.items()
-            if _identity(path) != born
+            if identity_at(path) != born
         ]
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = Path(path).lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
