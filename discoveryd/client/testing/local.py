@@ -39,8 +39,7 @@ class LocalDaemon:
     `config` has the keys of the configuration file; relative paths in it start at `directory`,
     which is the daemon's own and short. `cards` is the directory into which cards are dropped, the
     first one where `config` names some; those must be made by who names them. `socket` is where the
-    daemon listens. `client` is for the thread of the test, and is closed by the fixture; other
-    threads make their own.
+    daemon listens. `client` is closed by the fixture.
     """
 
     def __init__(self, mother: Mother, config: Mapping[str, object]) -> None:
