@@ -19,6 +19,17 @@ import pytest
 from tests.system.dropping import GOOD, Host, write
 from tests.system.running import Daemon, environment, until
 
+_SIGNALLED_EARLY = """
+import os, signal
+from discoveryd.client.top import live
+drawn = live._drawn
+def draw_late(*arguments):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return drawn(*arguments)
+live._drawn = draw_late
+from discoveryd.client.ctl.start import main
+main()
+"""
 PROGRAM = (sys.executable, "-c", "from discoveryd.client.ctl.start import main; main()", "top")
 DEADLINE = 20
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -130,6 +141,14 @@ def test_a_signal_ends_it(host: Host, show: Show, number: signal.Signals) -> Non
     screen.until_shown("no name is served")
     screen.process.send_signal(number)
     assert screen.ended() == 0
+
+
+def test_a_signal_before_the_first_picture_ends_it_too(
+    host: Host, show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (sys.executable, "-c", _SIGNALLED_EARLY, "top")
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", program)
+    assert show(host.daemon.socket).ended() == 0
 
 
 def test_it_survives_the_daemons_restart_and_says_how_old_the_picture_is(

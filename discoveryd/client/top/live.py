@@ -11,15 +11,15 @@ cursor than the last answer. Each is asked at most once a second, however much c
 **What is drawn.** After each change, and once a second, since ages change by themselves. While the
 daemon is away the last picture stays, and says how old it is.
 
-**The terminal** is given back as it was, whatever ends the view: its other screen, its modes. One
-that is gone ends the view.
+**The terminal** is given back as it was, whatever ends the view: its other screen, its modes. So
+signals are heard before the terminal is touched. One that is gone ends the view.
 """
 
 import os
 import signal
 import sys
 import termios
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, suppress
 
 import anyio
@@ -41,6 +41,8 @@ DRAW_SECONDS = 0.1
 
 _ENDING = frozenset((b"q", b"Q", b"\x03", b"\x04"))
 """Keys that end the view: q, Ctrl-C, Ctrl-D."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 
 _USUAL = os.terminal_size((80, 24))
 """What a terminal is taken for that does not say its size."""
@@ -109,18 +111,19 @@ async def show_live(socket: str | None, patience: float) -> None:
         top = Top(models, client)
         with suppress(DiscoverydError):
             await top.ask()
-        with suppress(OSError, termios.error), _keys_at_once():
-            await _show(top)
+        heard = anyio.open_signal_receiver(*_SIGNALS)
+        with heard as signals, suppress(OSError, termios.error), _keys_at_once():
+            await _show(top, signals)
 
 
-async def _show(top: Top) -> None:
+async def _show(top: Top, signals: AsyncIterator[signal.Signals]) -> None:
     console = console_on(sys.stdout)
     with Live(_drawn(top, console), console=console, screen=True, auto_refresh=False) as live:
         async with anyio.create_task_group() as tasks:
             end = tasks.cancel_scope.cancel
             tasks.start_soon(top.keep_asking)
             tasks.start_soon(top.keep_following)
-            tasks.start_soon(_await_signal, top, end)
+            tasks.start_soon(_await_signal, signals, top, end)
             if sys.stdin.isatty():
                 tasks.start_soon(_await_key, end)
             await _keep_drawing(top, live, end)
@@ -147,14 +150,14 @@ def _drawn(top: Top, console: Console) -> RenderableType:
     return draw(top.picture(), console.width, console.height)
 
 
-async def _await_signal(top: Top, end: Callable[[], None]) -> None:
+async def _await_signal(
+    signals: AsyncIterator[signal.Signals], top: Top, end: Callable[[], None]
+) -> None:
     """End at a signal that asks for it; draw anew where the terminal has another size."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
-    with anyio.open_signal_receiver(*wanted) as signals:
-        async for number in signals:
-            if number != signal.SIGWINCH:
-                end()
-            top.poke()
+    async for number in signals:
+        if number != signal.SIGWINCH:
+            end()
+        top.poke()
 
 
 async def _await_key(end: Callable[[], None]) -> None:
