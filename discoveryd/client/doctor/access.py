@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from discoveryd.client.doctor.findings import shown, word
-from discoveryd.client.workers.publishing import user
+from discoveryd.client.doctor.findings import word
+from discoveryd.client.workers.publishing import shown, user
 
 READ, WRITE, ENTER = 4, 2, 1
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from discoveryd.client.doctor.access import ENTER, READ, WRITE, Entry, Person, entry_at, refusal
-from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
-from discoveryd.client.workers.publishing import user
+from discoveryd.client.doctor.findings import Finding, note, ok, word, wrong
+from discoveryd.client.workers.publishing import shown, user
 
 SKEW_SECONDS = 2.0
 """How far in the future an mtime may lie: some file systems keep time in steps of that length."""

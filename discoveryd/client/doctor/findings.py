@@ -14,7 +14,6 @@ but may be meant. `ok` says what was looked at and found in order.
 **Nothing is written.** What a directory allows is asked of the kernel (faccessat), never tried.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -22,7 +21,8 @@ from typing import Literal
 import msgspec
 
 from discoveryd.client.ctl.mending import in_shell
-from discoveryd.core.text import display_path, printable
+from discoveryd.client.workers.publishing import shown
+from discoveryd.core.text import printable
 
 Level = Literal["ok", "note", "wrong"]
 
@@ -73,11 +73,6 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
     counts = Counter(finding.level for finding in findings)
     told = ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level])
     return [*lines, told]
-
-
-def shown(path: str) -> str:
-    """Return a path for people: text that can be encoded, different for different paths."""
-    return display_path(os.fsencode(path))
 
 
 def word(path: str) -> str:

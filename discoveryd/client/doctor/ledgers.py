@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from discoveryd.client.doctor.access import Person
-from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
-from discoveryd.client.workers.publishing import user
+from discoveryd.client.doctor.findings import Finding, note, ok, word, wrong
+from discoveryd.client.workers.publishing import shown, user
 from discoveryd.core.places import SYSTEM_PLACE
 
 STATE = "/var/lib/discoveryd/ledger"

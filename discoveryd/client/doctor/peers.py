@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from discoveryd.client.doctor.access import Person
-from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
+from discoveryd.client.doctor.findings import Finding, note, ok, word, wrong
 from discoveryd.client.doctor.units import drop_in
-from discoveryd.client.workers.publishing import user
+from discoveryd.client.workers.publishing import shown, user
 
 _NAMESPACES = ("mnt", "pid", "user")
 _SCARCE = 0.9

@@ -22,9 +22,9 @@ from discoveryd.client.doctor.access import (
     entry_at,
     first_refusal,
 )
-from discoveryd.client.doctor.findings import Finding, note, ok, shown, word, wrong
+from discoveryd.client.doctor.findings import Finding, note, ok, word, wrong
 from discoveryd.client.errors import DiscoverydError, NoDaemon
-from discoveryd.client.workers.publishing import user
+from discoveryd.client.workers.publishing import shown, user
 from discoveryd.core.places import SYSTEM_PLACE
 from discoveryd.interface import Status
 

@@ -14,7 +14,7 @@ from discoveryd.client.doctor.access import Person, look_at_person
 from discoveryd.client.doctor.answers import judge_status
 from discoveryd.client.doctor.containers import judge_container, look_for_container
 from discoveryd.client.doctor.directories import judge_directory, look_at_directory
-from discoveryd.client.doctor.findings import Finding, note, shown
+from discoveryd.client.doctor.findings import Finding, note
 from discoveryd.client.doctor.inotify import judge_inotify, look_at_inotify
 from discoveryd.client.doctor.ledgers import judge_ledger, look_at_ledger
 from discoveryd.client.doctor.looking import Look, Patience
@@ -23,7 +23,13 @@ from discoveryd.client.doctor.peers import judge_process, look_at_process
 from discoveryd.client.doctor.sockets import Sight as SocketSight
 from discoveryd.client.doctor.sockets import answering, judge_sockets, look_at_sockets
 from discoveryd.client.doctor.units import Units, judge_units, look_at_units
-from discoveryd.client.workers.publishing import ENVIRONMENT, DropDirectory, drop_directories, user
+from discoveryd.client.workers.publishing import (
+    ENVIRONMENT,
+    DropDirectory,
+    drop_directories,
+    shown,
+    user,
+)
 from discoveryd.core.places import CARDS_NAME
 
 LOOK_SECONDS = 5.0

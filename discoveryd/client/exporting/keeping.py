@@ -30,8 +30,8 @@ import anyio
 from discoveryd.client.exporting.served import Served
 from discoveryd.client.view import Models
 from discoveryd.client.workers import publishing
-from discoveryd.client.workers.publishing import CannotWrite
-from discoveryd.core.text import display_path, printable, shortened
+from discoveryd.client.workers.publishing import CannotWrite, shown
+from discoveryd.core.text import printable, shortened
 
 Format = Callable[[Served], str]
 Tell = Callable[[str], None]
@@ -63,9 +63,9 @@ def put(output: str, text: str) -> bool:
     except FileNotFoundError:
         like = None
     except OSError as fault:
-        raise CannotWrite(f"cannot write {_shown(path)}: {fault.strerror}") from None
+        raise CannotWrite(f"cannot write {shown(path)}: {fault.strerror}") from None
     if like is not None and not stat.S_ISREG(like.st_mode):
-        raise CannotWrite(f"cannot write {_shown(path)}: it is no regular file")
+        raise CannotWrite(f"cannot write {shown(path)}: it is no regular file")
     if like is not None and like.st_size == len(content) and _read(path) == content:
         return False
     publishing.write(path, content, like)
@@ -161,7 +161,3 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _shown(path: str) -> str:
-    return display_path(os.fsencode(path))

@@ -22,9 +22,9 @@ from discoveryd.client.errors import ConnectionLost, NoDaemon, NoSuchFile
 from discoveryd.client.testing.mother import DaemonFailed, Forked, Mother
 from discoveryd.client.testing.toml import written
 from discoveryd.client.workers.cardtext import file_name
-from discoveryd.client.workers.publishing import ENVIRONMENT, publish
+from discoveryd.client.workers.publishing import ENVIRONMENT, publish, shown
 from discoveryd.core.parsing.findings import is_object
-from discoveryd.core.text import display_path, path_bytes
+from discoveryd.core.text import path_bytes
 from discoveryd.interface import Explanation, Resolution, Status, SyncReply, Verdict, Worker
 
 _START_SECONDS = 20.0
@@ -120,7 +120,7 @@ class LocalDaemon:
         publish(card, name, str(self.cards))
         if not wait:
             return None
-        (verdict,) = self.client.sync(_shown(self.cards / name)).verdicts
+        (verdict,) = self.client.sync(shown(self.cards / name)).verdicts
         return verdict
 
     def remove(self, what: str | os.PathLike[str]) -> None:
@@ -132,7 +132,7 @@ class LocalDaemon:
         path = self._lying(os.fspath(what))
         path.unlink()
         with suppress(NoSuchFile):  # as it should be
-            self.client.sync(_shown(path))
+            self.client.sync(shown(path))
 
     def resolve(self, name: str) -> Resolution:
         """Return who serves the name. Raises NoSuchModel."""
@@ -259,10 +259,6 @@ def _name_of(card: Mapping[str, object] | bytes) -> str:
     with suppress(ValueError, RecursionError):
         content = json.loads(card)
     return file_name(content if is_object(content) else {}, _WITHOUT_URL)
-
-
-def _shown(path: Path) -> str:
-    return display_path(os.fsencode(path))
 
 
 def _how(status: int | None) -> str:

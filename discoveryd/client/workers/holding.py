@@ -13,8 +13,8 @@ import anyio
 
 from discoveryd.client.aio import AsyncClient
 from discoveryd.client.errors import ConnectionLost, NoDaemon, NoSuchFile, Timeout
-from discoveryd.client.workers.publication import Lying, Publication, Taken, shown
-from discoveryd.client.workers.publishing import CannotWrite, DropDirectory, drop_directory
+from discoveryd.client.workers.publication import Lying, Publication, Taken
+from discoveryd.client.workers.publishing import CannotWrite, DropDirectory, drop_directory, shown
 from discoveryd.interface import Cursor, Reason, Verdict
 
 PASSING = (NoDaemon, ConnectionLost, Timeout, NoSuchFile)

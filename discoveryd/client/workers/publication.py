@@ -17,11 +17,11 @@ from discoveryd.client.workers.publishing import (
     CannotWrite,
     check_name,
     read,
+    shown,
     user,
     withdraw,
     write,
 )
-from discoveryd.core.text import display_path
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 """The inode that Linux gives the PID namespace which it starts with: the host's."""
@@ -145,8 +145,3 @@ def process_name() -> str:
         namespace = _FIRST_PID_NAMESPACE
     number = os.getpid()
     return str(number) if namespace == _FIRST_PID_NAMESPACE else f"{number}.{namespace}"
-
-
-def shown(path: str) -> str:
-    """Return a path for people."""
-    return display_path(os.fsencode(path))

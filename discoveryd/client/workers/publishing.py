@@ -47,7 +47,7 @@ class DropDirectory(NamedTuple):
 
     def named(self, file: str) -> str:
         """Return how to name a file in it to the daemon: by its path, or barely."""
-        bare = display_path(os.fsencode(file))
+        bare = shown(file)
         return bare if self.display is None else f"{self.display}/{bare}"
 
 
@@ -83,7 +83,7 @@ def drop_directory(
         problem = _problem(place.path)
         if problem is None:
             return place
-        lines.append(f"  {_shown(place.path)}: {problem}")
+        lines.append(f"  {shown(place.path)}: {problem}")
     raise CannotWrite("\n".join(lines))
 
 
@@ -106,7 +106,7 @@ def withdraw(path: str) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError as fault:
-        raise CannotWrite(f"cannot remove {_shown(path)}: {_why(path, fault)}") from None
+        raise CannotWrite(f"cannot remove {shown(path)}: {_why(path, fault)}") from None
 
 
 def check_name(file: str) -> None:
@@ -129,12 +129,12 @@ def read(path: str) -> tuple[bytes, os.stat_result] | None:
         return None
     except OSError as fault:
         if Path(path).is_symlink():
-            raise CannotWrite(f"{_shown(path)} is a link: change what it leads to") from None
-        raise CannotWrite(f"cannot read {_shown(path)}: {_why(path, fault)}") from None
+            raise CannotWrite(f"{shown(path)} is a link: change what it leads to") from None
+        raise CannotWrite(f"cannot read {shown(path)}: {_why(path, fault)}") from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise CannotWrite(f"{_shown(path)} is no regular file")
+            raise CannotWrite(f"{shown(path)} is no regular file")
         return file.read(MOST_BYTES), found
 
 
@@ -153,7 +153,7 @@ def write(path: str, content: bytes, like: os.stat_result | None = None) -> None
                 beside.unlink()
             raise
     except OSError as fault:
-        raise CannotWrite(f"cannot write {_shown(path)}: {_why(path, fault)}") from None
+        raise CannotWrite(f"cannot write {shown(path)}: {_why(path, fault)}") from None
 
 
 def user(uid: int) -> str:
@@ -177,7 +177,7 @@ def _write_beside(beside: Path, content: bytes, like: os.stat_result | None) -> 
 
 def _display(place: str, watched: Iterable[str]) -> str | None:
     """Return how the daemon calls the directory that lies here at `place`."""
-    own = display_path(os.fsencode(place))
+    own = shown(place)
     if own in watched:
         return own
     for display in watched:
@@ -214,7 +214,7 @@ def _why(path: str, fault: OSError) -> str:
         directory = str(Path(path).parent)
         problem = _problem(directory)
         if problem is not None:
-            return f"{_shown(directory)}: {problem}"
+            return f"{shown(directory)}: {problem}"
         with suppress(OSError):
             owner = Path(path).lstat().st_uid
             if owner != os.geteuid():
@@ -232,5 +232,6 @@ def _group(gid: int) -> str:
         return str(gid)
 
 
-def _shown(path: str) -> str:
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a path for people: text that can be encoded, different for different paths."""
     return display_path(os.fsencode(path))
