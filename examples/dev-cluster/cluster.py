@@ -27,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import sleep
 
+from interrupt import Interrupt
 from tour import Tour, say
 
 HERE = Path(__file__).parent
@@ -36,11 +37,15 @@ WORKERS = ("llama-1", "llama-2", "support", "qwen")
 
 
 class Cluster:
-    """The processes and the ports of their workers, by name; `end` ends them."""
+    """The processes and the ports of their workers, by name; `end` ends them.
 
-    def __init__(self, root: Path, port: int) -> None:
+    An interrupt is raised wherever it comes, but when a process is begun or everything is ended.
+    """
+
+    def __init__(self, root: Path, port: int, interrupt: Interrupt) -> None:
         self.root = root
         self.port = port
+        self.interrupt = interrupt
         self.url = f"http://127.0.0.1:{port}/v1"
         self.ports = {name: free_port() for name in WORKERS}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -91,6 +96,7 @@ class Cluster:
 
     def ctl(self, *words: str, given: object = None) -> int:
         """Run discoveryctl where everybody sees it; return its exit status."""
+        self.interrupt.check()
         say(f"$ discoveryctl {shlex.join(words)}")
         command = [sys.executable, *self._ctl(*words)]
         text = json.dumps(given).encode()
@@ -102,10 +108,11 @@ class Cluster:
 
     def end(self) -> None:
         """End everything."""
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            process.wait()
+        with self.interrupt.held():
+            for process in self._processes.values():
+                process.terminate()
+            for process in self._processes.values():
+                process.wait()
 
     def _run(
         self, worker: str, names: tuple[str, ...], source: str, more: tuple[str, ...] = ()
@@ -124,7 +131,8 @@ class Cluster:
 
     def _begin(self, name: str, *arguments: str) -> None:
         """Start a Python program that Ctrl-C does not reach, but `end`."""
-        with (self.root / f"{name}.log").open("ab") as log:
+        self.interrupt.check()
+        with self.interrupt.held(), (self.root / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(  # noqa: S603  # our own
                 [sys.executable, *arguments],
                 env=environment(),
@@ -155,27 +163,34 @@ def listens(port: int) -> bool:
 
 
 def main() -> int:
-    """Start the cluster and tour it; return the exit status."""
+    """Read the command line, and have a cluster for as long; return the exit status."""
     parser = argparse.ArgumentParser(description="Run a dev cluster, and take a tour of it.")
     parser.add_argument("--port", type=int, default=0, help="the router's [default: a free one]")
     parser.add_argument("--stay", action="store_true", help="keep it up until Ctrl-C")
     chosen = parser.parse_args()
-    # What was started is ended, whoever ends this.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="dev-cluster-") as root:
-        cluster = Cluster(Path(root), chosen.port or free_port())
-        try:
-            cluster.start()
-            tour = Tour(cluster)
-            tour.take()
-            if chosen.stay:
-                say(f"export OPENAI_BASE_URL={cluster.url} DISCOVERYD_SOCKET={root}/socket")
-                with suppress(KeyboardInterrupt):
-                    signal.pause()
-        except KeyboardInterrupt:
-            return 128 + signal.SIGINT
-        finally:
-            cluster.end()
+    interrupt = Interrupt()
+    interrupt.hear()
+    try:
+        with tempfile.TemporaryDirectory(prefix="dev-cluster-") as root:
+            cluster = Cluster(Path(root), chosen.port or free_port(), interrupt)
+            try:
+                return run(cluster, stay=chosen.stay)
+            finally:
+                cluster.end()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def run(cluster: Cluster, *, stay: bool) -> int:
+    """Start the cluster and tour it; return the exit status. Raises KeyboardInterrupt."""
+    cluster.start()
+    tour = Tour(cluster)
+    tour.take()
+    if stay:
+        say(f"export OPENAI_BASE_URL={cluster.url} DISCOVERYD_SOCKET={cluster.root}/socket")
+        with suppress(KeyboardInterrupt):
+            while not cluster.interrupt.came:
+                sleep(0.1)
     return 1 if tour.failures else 0
 
 

@@ -67,14 +67,15 @@ class Tour:
         self.failures: list[str] = []
 
     def take(self) -> None:
-        """See it all."""
+        """See it all. Raises KeyboardInterrupt."""
         self._cluster.ctl("list")
         self._names()
         self._impostor()
         with self._others():
-            self._kill()
-            self._return()
-            self._drain()
+            for part in (self._kill, self._return, self._drain):
+                self._cluster.interrupt.check()
+                part()
+        self._cluster.interrupt.check()
 
     def _names(self) -> None:
         say("\nEvery name reaches its own workers:")
