@@ -9,7 +9,7 @@ import pytest
 
 BACKENDS = ("asyncio", "trio")
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 50.0
 
 
 def on_both(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -30,7 +30,7 @@ def on_both(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     """Wait until the condition holds; fail where it does not in time."""
     with anyio.move_on_after(seconds):
         while not condition():

@@ -1,9 +1,7 @@
 """What the daemon's tests share: short places for sockets, and the loops the server runs on."""
 
 import asyncio
-import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import uvloop
 
 from tests.daemon.living import Gate, telling
 from tests.daemon.stage import Stage
+from tests.system.running import short_directory
 
 
 def pytest_asyncio_loop_factories(
@@ -29,9 +28,8 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture
 def socket_directory() -> Iterator[Path]:
     """Give a directory whose path is short enough for a socket's."""
-    directory = Path(tempfile.mkdtemp(prefix="dd-"))
-    yield directory
-    shutil.rmtree(directory)
+    with short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture

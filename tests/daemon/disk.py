@@ -46,11 +46,11 @@ class Collector:
             if isinstance(sighting.found, Card)
         }
 
-    async def expect(self, models: dict[str, str], seconds: float = 15.0) -> None:
+    async def expect(self, models: dict[str, str], seconds: float = 30.0) -> None:
         """Wait until exactly these cards are present: display_name by file name."""
         await until(lambda: self.models() == models, seconds)
 
-    async def expect_card(self, name: str, seconds: float = 15.0) -> None:
+    async def expect_card(self, name: str, seconds: float = 30.0) -> None:
         """Wait until a file of this name is a card."""
         await until(lambda: name in self.models(), seconds)
 
@@ -61,7 +61,7 @@ class Collector:
         return reasons[0].rule if reasons else None
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     with anyio.fail_after(seconds):
         while not condition():
             await anyio.sleep(0.002)
@@ -72,7 +72,7 @@ async def following(directory: Follower) -> AsyncIterator[None]:
     """Run the directory; its first scan has been applied when the body begins."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(directory.run)
-        with anyio.fail_after(15):
+        with anyio.fail_after(30):
             await directory.scan()
         yield
         tasks.cancel_scope.cancel()

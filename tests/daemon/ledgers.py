@@ -19,7 +19,7 @@ async def keeping(
     epoch: str = "first",
     *,
     cards: Mapping[str, Card] | None = None,
-    patience_seconds: float = 1.0,
+    patience_seconds: float = 30.0,
     retry_seconds: float = 0.02,
 ) -> AsyncIterator[Writer]:
     """Begin as the daemon does, up to the first scan; end in good order."""

@@ -15,7 +15,7 @@ from discoveryd.daemon.socket.answering import Peer, Tied
 from discoveryd.daemon.socket.server import Server
 from discoveryd.varlink import CallError, Method, Service
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 BIG = 64 * 1024
 COSTLY_SECONDS = 0.005
 

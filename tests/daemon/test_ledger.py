@@ -25,8 +25,8 @@ from tests.daemon.ledgers import as_killed, keeping, put, sightings
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger"
+def path(socket_directory: Path) -> Path:
+    return socket_directory / "ledger"
 
 
 def standing(registry: Registry, file: str) -> str:

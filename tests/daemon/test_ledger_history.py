@@ -15,8 +15,8 @@ from tests.daemon.ledgers import keeping, put
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger"
+def path(socket_directory: Path) -> Path:
+    return socket_directory / "ledger"
 
 
 async def life(writer: Writer) -> None:

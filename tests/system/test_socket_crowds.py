@@ -33,7 +33,9 @@ def daemon(root: Path, start: Start) -> Daemon:
         (cards / f"{number}.json").write_text(
             f'{{"display_name": "model-{number}", "url": "http://127.0.0.1:{number + 2}"}}'
         )
-    return start().wait_ready()
+    # Without a ledger: what its file system is up to is no peer's doing.
+    arguments = ["--cards", str(cards), "--socket", str(root / "s"), "--state", "none"]
+    return start(arguments).wait_ready()
 
 
 @pytest.fixture
