@@ -484,10 +484,10 @@ def test_reading_a_big_reply_takes_time_in_proportion_to_its_size(daemon: FakeDa
         taken: list[float] = []
         for _ in range(3):
             daemon.scripts = [answer_once(reply)]
-            start = time.perf_counter()
+            start = time.process_time()
             with Client(daemon.path, timeout=30) as client:
                 client.resolve("llama")
-            taken.append(time.perf_counter() - start)
+            taken.append(time.process_time() - start)
         return min(taken)
 
     assert seconds(32) < 8 * seconds(4) * 4, "8 times the bytes took more than 32 times as long"

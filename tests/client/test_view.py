@@ -382,10 +382,10 @@ async def test_lookups_are_quick(daemon: FakeDaemon) -> None:
     def cost(models: Models) -> float:
         taken: list[float] = []
         for _ in range(5):
-            began = time.perf_counter()
+            began = time.thread_time()
             for _ in range(2_000):
                 models.resolve("llama")
-            taken.append(time.perf_counter() - began)
+            taken.append(time.thread_time() - began)
         return min(taken)
 
     costs: list[float] = []

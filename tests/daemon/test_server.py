@@ -410,14 +410,14 @@ async def test_a_peer_that_leaves_after_it_stopped_sending_is_noticed(stage: Sta
 
 
 async def test_a_peer_that_reads_in_small_bites_keeps_its_connection(stage: Stage) -> None:
-    server = stage.begin(stall_seconds=0.5)
+    server = stage.begin(stall_seconds=1.5)
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(stage.path)
         peer.send(call("Echo", "x" * BIG))
         peer.send(call("Echo", "x" * BIG))
-        for _ in range(8):
+        for _ in range(9):
             peer.send(call("Echo", "x" * BIG))
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.2)
             peer.recv(BIG // 2)
         assert server.connections == 1
 

@@ -146,7 +146,7 @@ async def test_output_that_nobody_reads_is_bounded_over_all(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """B93: those who read nothing go before their time, the others stay."""
-    server = stage.begin(output_limit=8 * 1024 * KIB, stall_seconds=2.0)
+    server = stage.begin(output_limit=8 * 1024 * KIB, stall_seconds=10.0)
     with ExitStack() as stack:
         idle = await stage.client()
         for _ in range(20):
@@ -157,7 +157,7 @@ async def test_output_that_nobody_reads_is_bounded_over_all(
             connect(stage, stack).send(call("Inflate", "x" * 20))
         begun = asyncio.get_running_loop().time()
         await until(lambda: "has read nothing" in caplog.text)
-        assert asyncio.get_running_loop().time() - begun < 1.9
+        assert asyncio.get_running_loop().time() - begun < 9.9
         await until(lambda: sum(c.waiting for c in server._conversations) <= 8 * 1024 * KIB)
         idle.send(call("Echo", "still here"))
         assert await idle.words(1) == ["still here"]
