@@ -12,6 +12,7 @@ from typing import Any
 from discoveryd.interface import Verdict
 from tests.system.dropping import Host
 from tests.system.raw import Raw, call
+from tests.system.running import until
 
 SOURCE = "/models/tiny"
 NOBODY = 65534
@@ -41,9 +42,11 @@ def python(program: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 @contextlib.contextmanager
 def kept_touched(*paths: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Let a worker touch these files every fifth of a second."""
+    """Let a worker touch these files every fifth of a second, as it has when the body begins."""
+    before = [path.stat().st_mtime_ns for path in paths]
     with python(KEEP_TOUCHING, *paths) as worker:
         try:
+            until(lambda: [path.stat().st_mtime_ns for path in paths] != before, "it touches them")
             yield worker
         finally:
             worker.send_signal(signal.SIGCONT)
