@@ -11,7 +11,7 @@ from discoveryd.core import rules
 from discoveryd.core.batch import Served
 from discoveryd.core.books import Books
 from discoveryd.core.card import Card, Key
-from discoveryd.core.catalogue import CohortKey, GroupBook, claims_of
+from discoveryd.core.catalogue import Claim, CohortKey, GroupBook
 from discoveryd.core.entry import Entry
 from discoveryd.core.verdict import Standing
 
@@ -70,7 +70,7 @@ class Arbiter(Books):
             book = self.groups[card.group]
             if book.incumbent not in (None, card.fingerprint):
                 return False
-        return self.names.taken(self.claims_wanted(entry)) is None
+        return self.taken_from(entry) is None
 
     def demote(self, entry: Entry) -> None:
         """Turn what a firm entry serves into a courtesy, since its file has moved on."""
@@ -149,7 +149,7 @@ class Arbiter(Books):
             self._wait(entry, Standing.ORPHAN, None)
             return
         if card.adapter:
-            taken = self.names.taken(self.claims_wanted(entry))
+            taken = self.taken_from(entry)
             if taken is None:
                 self.admit(entry)
             else:
@@ -214,13 +214,13 @@ class Arbiter(Books):
         for key in members:
             entry = self.entries[key]
             if entry.want.anchored:
-                return self.names.taken(self.claims_wanted(entry)) is None
+                return self.taken_from(entry) is None
         return False
 
     def _admit_or_block(self, entry: Entry) -> None:
         if entry.firm:
             return
-        taken = self.names.taken(self.claims_wanted(entry))
+        taken = self.taken_from(entry)
         if taken is None:
             self.admit(entry)
         else:
@@ -247,7 +247,7 @@ class Arbiter(Books):
 
     def displaced(self, card: Card, owner: int | None) -> list[Key]:
         """Return the other keys whose courtesy `card`, of this owner's, would end by serving."""
-        keys = dict.fromkeys(self.names.rivals(self.claims(card, owner)))
+        keys = dict.fromkeys(self.rivals(card, self.claim_of(card, owner)))
         book = None if card.adapter else self.groups.get(card.group)
         for key in () if book is None else book.courtesies:
             courtesy = self.entries[key].courtesy
@@ -296,13 +296,14 @@ class Arbiter(Books):
             return
         # Its own claim must be gone before the new one is looked at; taking it back twice is once.
         self.release(entry)
-        claims = claims_of(served.card, after.display_name, entry.owner if self.by_owner else None)
-        if self.names.taken(claims) is not None:
+        claim = Claim(True, after.display_name, entry.owner if self.by_owner else None)
+        if self.taken(served.card, claim) is not None:
             self.withdraw(entry)
             return
-        for key in self.names.rivals(claims):
+        for key in self.rivals(served.card, claim):
             self.withdraw(self.entries[key])
-        self.names.claim(entry.key, claims, firm=True)
+        entry.beneath = after.display_name
+        self.names.claim(entry.key, served.card.names, firm=True)
 
 
 def first_heir(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from discoveryd.core.batch import Served
 from discoveryd.core.card import Card, Endpoint, Group, Key
-from discoveryd.core.catalogue import Claim, CohortKey, Groups, Names, claims_of
+from discoveryd.core.catalogue import Claim, CohortKey, Groups, Names
 from discoveryd.core.endpoint import EndpointCards
 from discoveryd.core.entry import Entry
 from discoveryd.core.keyindex import KeyIndex
@@ -94,17 +94,51 @@ class Books:
         """Return the cohort that a version of this owner's belongs to, in its group."""
         return card.fingerprint, owner if self.by_owner else None
 
-    def claims(self, card: Card, owner: int | None) -> Mapping[str, Claim]:
-        """Return what a version of this owner's claims where it is served, or would claim."""
-        counted = owner if self.by_owner else None
-        if not card.adapter:
-            return claims_of(card, card.display_name, counted)
-        base = self.base_of(card.key)
-        return claims_of(card, "" if base is None else base.display_name, counted)
+    def claim_of(self, card: Card, owner: int | None) -> Claim:
+        """Return how a version of this owner's would claim its names if it were served now."""
+        primary = card.display_name
+        if card.adapter:
+            base = self.base_of(card.key)
+            primary = "" if base is None else base.display_name
+        return Claim(card.adapter, primary, owner if self.by_owner else None)
 
-    def claims_wanted(self, entry: Entry) -> Mapping[str, Claim]:
-        """Return what the entry would claim if what it wants were served."""
-        return self.claims(entry.want, entry.owner)
+    def claim_on(self, name: str) -> Claim | None:
+        """Return how the name is claimed, firmly or by courtesy, if it is."""
+        key = self.names.firm.sample(name) or self.names.courtesy.sample(name)
+        return None if key is None else self._claim_made(self.entries[key])
+
+    def _claim_made(self, entry: Entry) -> Claim | None:
+        if entry.served is None:
+            return None
+        card = entry.served.card
+        primary = entry.beneath if card.adapter else card.display_name
+        return Claim(card.adapter, primary, entry.owner if self.by_owner else None)
+
+    def taken(self, card: Card, claim: Claim) -> str | None:
+        """Return the first of the card's names that is the operator's or firmly claimed otherwise.
+
+        `claim` is what the card would claim them for.
+        """
+        for name in card.names:
+            if name in self.names.operator:
+                return name
+            key = self.names.firm.sample(name)
+            if key is not None and self._claim_made(self.entries[key]) != claim:
+                return name
+        return None
+
+    def taken_from(self, entry: Entry) -> str | None:
+        """Return which name keeps the entry from serving what it wants, if one does."""
+        return self.taken(entry.want, self.claim_of(entry.want, entry.owner))
+
+    def rivals(self, card: Card, claim: Claim) -> list[Key]:
+        """Return the keys that claim one of the card's names otherwise, by courtesy."""
+        rivals: dict[Key, None] = {}
+        for name in card.names:
+            key = self.names.courtesy.sample(name)
+            if key is not None and self._claim_made(self.entries[key]) != claim:
+                rivals.update(dict.fromkeys(self.names.courtesy.members(name)))
+        return list(rivals)
 
     def base_of(self, key: Key) -> Card | None:
         """Return the base version served on an adapter's instance, if any."""
@@ -130,7 +164,9 @@ class Books:
         file = entry.file if firm or entry.served is None else entry.served.file
         entry.served = Served(card, file, entry.admission, firm=firm)
         self.touched[entry.key] = None
-        self.names.claim(entry.key, self.claims(card, entry.owner), firm=firm)
+        if card.adapter:
+            entry.beneath = self.claim_of(card, entry.owner).primary
+        self.names.claim(entry.key, card.names, firm=firm)
         if firm:
             if not card.adapter:
                 self.groups[card.group].firm[entry.key] = None

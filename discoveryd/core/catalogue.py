@@ -15,9 +15,10 @@ CohortKey = tuple[str, int | None]
 
 
 class Claim(NamedTuple):
-    """What a served card says a name means; claims may share a name only if they are equal.
+    """What a served card says its names mean; claims may share a name only if they are equal.
 
-    `owner` is None where owners do not count.
+    `primary` is the card's own, or that of the base beneath it; `owner` is None where owners do not
+    count.
     """
 
     adapter: bool
@@ -25,49 +26,24 @@ class Claim(NamedTuple):
     owner: int | None
 
 
-def claims_of(card: Card, primary: str, owner: int | None) -> Mapping[str, Claim]:
-    """Return the claims of a card; `primary` is that of the base beneath, or its own."""
-    return dict.fromkeys(card.names, Claim(card.adapter, primary, owner))
-
-
 class Names:
-    """Claims on names, firm and by courtesy, the operator's table, and who waits for a name."""
+    """Who claims a name, firmly and by courtesy, the operator's table, and who waits for a name.
 
-    __slots__ = ("_claims", "courtesy", "firm", "operator", "waiting")
+    How a name is claimed is told by any who claims it.
+    """
+
+    __slots__ = ("courtesy", "firm", "operator", "waiting")
 
     def __init__(self, operator: Mapping[str, str]) -> None:
         self.operator = dict(operator)
         self.firm: KeyIndex[str, Key] = KeyIndex()
         self.courtesy: KeyIndex[str, Key] = KeyIndex()
         self.waiting: KeyIndex[str, Key] = KeyIndex()
-        self._claims: dict[str, Claim] = {}
 
-    def taken(self, claims: Mapping[str, Claim]) -> str | None:
-        """Return the first of the names that is the operator's or firmly claimed otherwise."""
-        for name, claim in claims.items():
-            if name in self.operator:
-                return name
-            if self._claims.get(name, claim) != claim and name in self.firm:
-                return name
-        return None
-
-    def claim_on(self, name: str) -> Claim | None:
-        """Return how the name is claimed, firmly or by courtesy, if it is."""
-        return self._claims.get(name)
-
-    def rivals(self, claims: Mapping[str, Claim]) -> list[Key]:
-        """Return the keys that claim one of the names otherwise, by courtesy."""
-        rivals: dict[Key, None] = {}
-        for name, claim in claims.items():
-            if self._claims.get(name, claim) != claim:
-                rivals.update(dict.fromkeys(self.courtesy.members(name)))
-        return list(rivals)
-
-    def claim(self, key: Key, claims: Mapping[str, Claim], *, firm: bool) -> None:
+    def claim(self, key: Key, names: Iterable[str], *, firm: bool) -> None:
         """Enter the claims. Whoever claims one of the names otherwise must have been withdrawn."""
         index = self.firm if firm else self.courtesy
-        for name, claim in claims.items():
-            self._claims[name] = claim
+        for name in names:
             index.add(name, key)
 
     def release(self, key: Key, names: Iterable[str], *, firm: bool) -> None:
@@ -75,8 +51,6 @@ class Names:
         index = self.firm if firm else self.courtesy
         for name in names:
             index.discard(name, key)
-            if name not in self.firm and name not in self.courtesy:
-                self._claims.pop(name, None)
 
 
 class Cohort:

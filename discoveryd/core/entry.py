@@ -1,42 +1,48 @@
 """The registry's records: one for each file it knows, one for each key that a file holds.
 
-They hold state and derive nothing but what one record alone can tell.
+They hold state and derive nothing but what one record alone can tell. There are as many of them as
+cards, so they are lean: no record refers to another, so the collector need not know any, and what
+most of them say alike is one value.
 """
+
+from typing import NamedTuple
+
+import msgspec
 
 from discoveryd.core.batch import Barred, Invalid, Served
 from discoveryd.core.card import Card, Group, Key
-from discoveryd.core.verdict import Serves, Standing
+from discoveryd.core.verdict import Reason, Serves, Standing
 
 
-class FileRecord:
-    """One card file. `card` is its last valid content; `fault` is set if the present is invalid."""
+class Shown(NamedTuple):
+    """What is said of a file, apart from what its card says by itself."""
 
-    __slots__ = (
-        "barred",
-        "card",
-        "fault",
-        "file",
-        "moved_from",
-        "mtime_ns",
-        "observed",
-        "owner",
-        "shown",
-        "since",
-        "standing",
-    )
+    standing: Standing
+    serves: Serves
+    owner: int | None
+    fault: Invalid | None = None
+    barred: tuple[Reason, ...] | None = None
+    moved_from: Key | None = None
 
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.owner: int | None = None
-        self.mtime_ns = 0
-        self.observed: int | None = None
-        self.card: Card | None = None
-        self.fault: Invalid | None = None
-        self.barred: Barred | None = None
-        self.moved_from: Key | None = None
-        self.since = 0.0
-        self.shown: object = None
-        self.standing: Standing | None = None
+
+class FileRecord(msgspec.Struct, eq=False, gc=False):
+    """One card file. `card` is its last valid content; `fault` is set if the present is invalid.
+
+    `shown` is what was said of it last, apart from what only the card says; None where nothing, or
+    where the card says otherwise since.
+    """
+
+    file: str
+    owner: int | None = None
+    mtime_ns: int = 0
+    observed: int | None = None
+    card: Card | None = None
+    fault: Invalid | None = None
+    barred: Barred | None = None
+    moved_from: Key | None = None
+    since: float = 0.0
+    shown: Shown | None = None
+    standing: Standing | None = None
 
     @property
     def claim(self) -> Key | None:
@@ -44,37 +50,25 @@ class FileRecord:
         return None if self.card is None or self.barred is not None else self.card.key
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False, gc=False):
     """One held key. See the theory at the top of registry.py for what the members mean.
 
-    `watching` is the one thing a waiting entry waits for: the key of the card that refused it, or
-    a name that is claimed otherwise.
+    `beneath` is the primary that a serving adapter claims its name for. `watching` is the one thing
+    a waiting entry waits for: the key of the card that refused it, or a name that is claimed
+    otherwise.
     """
 
-    __slots__ = (
-        "admission",
-        "arrival",
-        "file",
-        "key",
-        "owner",
-        "registration",
-        "served",
-        "standing",
-        "want",
-        "watching",
-    )
-
-    def __init__(self, key: Key, want: Card, file: str, owner: int | None, arrival: int) -> None:
-        self.key = key
-        self.want = want
-        self.file = file
-        self.owner = owner
-        self.arrival = arrival
-        self.registration: int | None = None
-        self.admission: int | None = None
-        self.served: Served | None = None
-        self.standing = Standing.REFUSED
-        self.watching: Key | str | None = None
+    key: Key
+    want: Card
+    file: str
+    owner: int | None
+    arrival: int
+    registration: int | None = None
+    admission: int | None = None
+    served: Served | None = None
+    beneath: str = ""
+    standing: Standing = Standing.REFUSED
+    watching: Key | str | None = None
 
     @property
     def firm(self) -> bool:

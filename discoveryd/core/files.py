@@ -1,11 +1,13 @@
-"""The identity gate's books: which files there are, and which of them holds each key."""
+"""The identity gate's books: which files there are, and which of them holds each key.
+
+Hardly any key is claimed by two files, so a lone claim is its holder, bare.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from discoveryd.core.batch import Barred, Invalid, Sighting
 from discoveryd.core.card import Card, Key
 from discoveryd.core.entry import FileRecord
-from discoveryd.core.keyindex import KeyIndex
 
 
 class Files:
@@ -13,8 +15,8 @@ class Files:
 
     def __init__(self) -> None:
         self._records: dict[str, FileRecord] = {}
-        self._claims: dict[Key, list[str]] = {}
-        self._asking: KeyIndex[str, str] = KeyIndex()
+        self._holders: dict[Key, FileRecord] = {}
+        self._behind: dict[Key, list[FileRecord]] = {}
         self._left: list[FileRecord] = []
         self._altered_files: dict[str, None] = {}
         self._altered_claims: dict[Key, None] = {}
@@ -31,16 +33,14 @@ class Files:
 
     def holder(self, key: Key) -> FileRecord | None:
         """Return the file that holds the key: the first that claimed it."""
-        claims = self._claims.get(key)
-        return self._records[claims[0]] if claims else None
+        return self._holders.get(key)
 
     def claims(self, key: Key) -> tuple[str, ...]:
         """Return the files that claim the key, the holder first."""
-        return tuple(self._claims.get(key, ()))
-
-    def asking_for(self, name: str) -> tuple[str, ...]:
-        """Return the files whose last valid card asks for the name."""
-        return self._asking.members(name)
+        holder = self._holders.get(key)
+        if holder is None:
+            return ()
+        return (holder.file, *(record.file for record in self._behind.get(key, ())))
 
     def leave(self) -> list[FileRecord]:
         """Take the records of the files that went since the last call."""
@@ -65,7 +65,7 @@ class Files:
         record.mtime_ns, record.owner = sighting.mtime_ns, sighting.owner
         record.observed = sighting.observed
         self._enter(record, sighting.found)
-        self._claim(record.file, before, record.claim, keys)
+        self._claim(record, before, record.claim, keys)
         if _kept(record) != known:
             self._altered_files[record.file] = None
 
@@ -79,38 +79,41 @@ class Files:
         known = record.card
         if known is None or known != card:
             record.moved_from = None if known is None or known.key == card.key else known.key
-            for name in () if known is None else known.names:
-                self._asking.discard(name, record.file)
-            for name in card.names:
-                self._asking.add(name, record.file)
+            if known is None or not _speak_alike(known, card):
+                record.shown = None
             record.card = card
 
     def _claim(
-        self, file: str, before: Key | None, after: Key | None, keys: dict[Key, None]
+        self, record: FileRecord, before: Key | None, after: Key | None, keys: dict[Key, None]
     ) -> None:
         if before is not None and before != after:
-            self._give_up(file, before)
+            self._give_up(record, before)
             keys[before] = None
             self._altered_claims[before] = None
         if after is not None:
             if before != after:
-                self._claims.setdefault(after, []).append(file)
+                if self._holders.setdefault(after, record) is not record:
+                    self._behind.setdefault(after, []).append(record)
                 self._altered_claims[after] = None
             keys[after] = None
 
-    def _give_up(self, file: str, key: Key) -> None:
-        claims = self._claims[key]
-        claims.remove(file)
-        if not claims:
-            del self._claims[key]
+    def _give_up(self, record: FileRecord, key: Key) -> None:
+        behind = self._behind.get(key)
+        if behind is None:
+            del self._holders[key]
+            return
+        if self._holders[key] is record:
+            self._holders[key] = behind.pop(0)
+        else:
+            behind.remove(record)
+        if not behind:
+            del self._behind[key]
 
     def _forget(self, file: str, keys: dict[Key, None]) -> None:
         record = self._records.pop(file, None)
         if record is None:
             return
-        self._claim(file, record.claim, None, keys)
-        for name in () if record.card is None else record.card.names:
-            self._asking.discard(name, file)
+        self._claim(record, record.claim, None, keys)
         self._left.append(record)
         self._altered_files[file] = None
 
@@ -118,9 +121,16 @@ class Files:
         """Put back what was taken out of another instance."""
         for record in records:
             self._records[record.file] = record
-            for name in () if record.card is None else record.card.names:
-                self._asking.add(name, record.file)
-        self._claims = {key: list(files) for key, files in claims.items()}
+        for key, files in claims.items():
+            holder, *behind = (self._records[file] for file in files)
+            self._holders[key] = holder
+            if behind:
+                self._behind[key] = behind
+
+
+def _speak_alike(one: Card, other: Card) -> bool:
+    """Whether a verdict says the same of both cards."""
+    return one.key == other.key and one.names == other.names and one.warnings == other.warnings
 
 
 def _kept(record: FileRecord) -> object:

@@ -99,7 +99,7 @@ def _judge(arbiter: Arbiter, files: Files, card: Card, asked: _Asked) -> _Outcom
         return Standing.REFUSED, (refused(arbiter, card, conflict),)
     if not arbiter.grounded(card):
         return Standing.ORPHAN, (orphaned(arbiter, card),)
-    taken = arbiter.names.taken(arbiter.claims(card, asked.owner))
+    taken = arbiter.taken(card, arbiter.claim_of(card, asked.owner))
     book = None if card.adapter else arbiter.groups.get(card.group)
     if book is not None:
         rivals = _rivals(arbiter, book, card, asked, free=taken is None)
@@ -148,15 +148,15 @@ def _lifted(arbiter: Arbiter, own: Entry | None) -> Generator[None]:
         yield
         return
     registered = arbiter.registered.get(own.key.place) if own.registration is not None else None
-    claims = None if own.served is None else arbiter.claims(own.served.card, own.owner)
+    served = own.served
     if registered is not None:
         registered.remove(own.want)
-    if claims is not None and own.served is not None:
-        arbiter.names.release(own.key, claims, firm=own.served.firm)
+    if served is not None:
+        arbiter.names.release(own.key, served.card.names, firm=served.firm)
     try:
         yield
     finally:
         if registered is not None:
             registered.add(own.want)
-        if claims is not None and own.served is not None:
-            arbiter.names.claim(own.key, claims, firm=own.served.firm)
+        if served is not None:
+            arbiter.names.claim(own.key, served.card.names, firm=served.firm)

@@ -180,8 +180,8 @@ def blocked(arbiter: Arbiter, card: Card, name: str, owner: int | None) -> Reaso
             field="display_name" if name == card.display_name else "aliases",
             found=name,
         )
-    mine, its = arbiter.claims(card, owner).get(name), names.claim_on(name)
-    if mine is not None and its is not None and mine._replace(owner=its.owner) == its:
+    mine, its = arbiter.claim_of(card, owner), arbiter.claim_on(name)
+    if its is not None and mine._replace(owner=its.owner) == its:
         return other_owner(arbiter, name, owner, names.firm.members(name, _MOST_AGAINST))
     claimants = [arbiter.entries[key] for key in names.firm.members(name, _MOST_AGAINST)]
     first = claimants[0].want

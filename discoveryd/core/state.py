@@ -142,8 +142,8 @@ def put_back(state: State, ranks: Callable[[], int], *, by_owner: bool = False) 
         served = _served(entry, known)
         if served is None:
             continue
-        claims = arbiter.claims(served.card, entry.owner)
-        free = arbiter.names.taken(claims) is None and not arbiter.names.rivals(claims)
+        claim = arbiter.claim_of(served.card, entry.owner)
+        free = not (arbiter.taken(served.card, claim) or arbiter.rivals(served.card, claim))
         if free and (not served.firm or arbiter.fits(entry)):
             arbiter.reinstate(entry, served)
         else:

@@ -6,12 +6,14 @@ thing remembered is what was said last, so that a change of it can be told.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from discoveryd.core.arbiter import Arbiter
 from discoveryd.core.card import Card, Group
-from discoveryd.core.entry import FileRecord
+from discoveryd.core.entry import FileRecord, Shown
 from discoveryd.core.files import Files
+from discoveryd.core.keyindex import KeyIndex
 from discoveryd.core.reasons import duplicate, reasons_for, standing_by
 from discoveryd.core.verdict import Reason, Serves, Standing, Verdict
 
@@ -21,6 +23,10 @@ _RANK_LOST = (
     "the key was {} before: another key is another worker, so the card arrived anew and gave up "
     "its rank"
 )
+
+
+_usual = lru_cache(maxsize=1024)(Shown)
+"""Of most files the same is said, and then it is kept but once."""
 
 
 class Outcome(NamedTuple):
@@ -38,13 +44,14 @@ class Verdicts:
         self.arbiter = arbiter
         self.files = Files()
         self.standings: Counter[str] = Counter()
-        self._unsettled: dict[str, None] = {}
+        self._unsettled: dict[str, tuple[str, ...]] = {}
+        self._waiting: KeyIndex[str, str] = KeyIndex()
 
     def forget(self) -> dict[str, Card | None]:
         """Say nothing more of the files that are gone, and return them with their last cards."""
         left = self.files.leave()
         for record in left:
-            self._unsettled.pop(record.file, None)
+            self._settle(record.file)
             if record.standing is not None:
                 self.standings[record.standing] -= 1
         return {record.file: record.card for record in left}
@@ -55,28 +62,30 @@ class Verdicts:
         if record is None:
             return False
         standing, serves = self._standing(record)
-        shown = (
-            standing,
-            serves,
-            None
-            if record.card is None
-            else (record.card.key, record.card.names, record.card.warnings),
-            record.fault,
-            record.barred and record.barred.reasons,
-            record.moved_from,
-            record.owner,
-        )
+        usual = record.fault is None and record.barred is None and record.moved_from is None
+        if usual:
+            shown = _usual(standing, serves, record.owner)
+        else:
+            reasons = None if record.barred is None else record.barred.reasons
+            moved_from = record.moved_from
+            shown = Shown(standing, serves, record.owner, record.fault, reasons, moved_from)
         if shown == record.shown:
             return False
         if record.standing is not None:
             self.standings[record.standing] -= 1
         self.standings[standing] += 1
         record.shown, record.standing, record.since = shown, standing, now
-        if serves is Serves.CURRENT:
-            self._unsettled.pop(file, None)
-        else:
-            self._unsettled[file] = None
+        self._settle(file)
+        if serves is not Serves.CURRENT:
+            names = () if record.card is None else record.card.names
+            self._unsettled[file] = names
+            for name in names:
+                self._waiting.add(name, file)
         return True
+
+    def _settle(self, file: str) -> None:
+        for name in self._unsettled.pop(file, ()):
+            self._waiting.discard(name, file)
 
     def _standing(self, record: FileRecord) -> tuple[Standing, Serves]:
         key = record.claim
@@ -138,11 +147,13 @@ class Verdicts:
 
     def verdicts_for(self, name: str) -> Iterator[Verdict]:
         """The verdicts of every file whose last valid card asks for the name."""
-        return self._verdicts(self.files.asking_for(name))
+        claims = self.arbiter.names.firm.members(name)
+        serving = [self.arbiter.entries[key].file for key in claims]
+        return self._verdicts(dict.fromkeys((*serving, *self._waiting.members(name))))
 
     def waiting_for(self, name: str) -> list[str]:
         """The files whose card asks for the name and does not serve what it holds now."""
-        return [file for file in self.files.asking_for(name) if file in self._unsettled]
+        return list(self._waiting.members(name))
 
     def unsettled(self) -> Iterator[Verdict]:
         """The verdicts of every file that is not serving its present content."""
