@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from discoveryd import interface
-from discoveryd.core.answers import NameLine
+from discoveryd.core.answer import NameLine
 from discoveryd.core.batch import Served
 from discoveryd.core.history import Cursor
 from discoveryd.core.verdict import Reason, Verdict
