@@ -49,7 +49,7 @@ class Arbiter(Books):
         self.enter(entry, card, firm=True)
         self._wait(entry, Standing.SERVING, None)
         if not card.adapter:
-            self._take_office(self.groups[card.group], card)
+            self._take_office(entry, card)
             self._rebase(entry, before)
 
     def reinstate(self, entry: Entry, served: Served) -> None:
@@ -59,14 +59,14 @@ class Arbiter(Books):
         if served.firm:
             self._wait(entry, Standing.SERVING, None)
             if not served.card.adapter:
-                self._take_office(self.groups[served.card.group], served.card)
+                self._take_office(entry, served.card)
 
     def fits(self, entry: Entry) -> bool:
         """Whether what the entry wants passes every gate as things are now, moving nothing."""
         card = entry.want
         if entry.registration is None or not self.grounded(card):
             return False
-        if not card.adapter:
+        if not (card.adapter or self.is_lone(entry)):
             book = self.groups[card.group]
             if book.incumbent not in (None, card.fingerprint):
                 return False
@@ -93,7 +93,7 @@ class Arbiter(Books):
     def replace(self, entry: Entry, card: Card, file: str) -> None:
         """Take over a version that no gate can tell from the one the entry wants now."""
         served = entry.served
-        if entry.registration is not None:
+        if entry.registration is not None and not self.is_lone(entry):
             self.registered[entry.key.place].replace(card)
         returned = card.anchored and not entry.want.anchored
         entry.want, entry.file = card, file
@@ -104,7 +104,8 @@ class Arbiter(Books):
             self.withdraw(entry)
             self.wake(entry)
         elif returned:
-            if not card.adapter and entry.registration is not None:
+            base = entry.registration is not None and not card.adapter
+            if base and not self.is_lone(entry):
                 self.groups[card.group].stuck = False
             self.wake(entry)
 
@@ -139,8 +140,7 @@ class Arbiter(Books):
         """Move a waiting entry as far as it goes; its standing is the first gate it fails."""
         card = entry.want
         if entry.registration is None:
-            cards = self.registered.get(entry.key.place)
-            conflict = None if cards is None else cards.find_conflict(card)
+            conflict = self.find_conflict(card)
             if conflict is not None:
                 self._wait(entry, Standing.REFUSED, conflict)
                 return
@@ -154,6 +154,9 @@ class Arbiter(Books):
                 self.admit(entry)
             else:
                 self._wait(entry, Standing.BLOCKED, taken)
+            return
+        if self.is_lone(entry):
+            self._admit_or_block(entry)
             return
         book = self.groups[card.group]
         if book.incumbent is None:
@@ -233,7 +236,10 @@ class Arbiter(Books):
         self.touched[entry.key] = None
         self.watch(entry, watching)
 
-    def _take_office(self, book: GroupBook, card: Card) -> None:
+    def _take_office(self, entry: Entry, card: Card) -> None:
+        if self.is_lone(entry):
+            return
+        book = self.groups[card.group]
         if book.incumbent is None:
             book.incumbent = card.fingerprint
             for key in book.members():

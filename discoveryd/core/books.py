@@ -9,11 +9,18 @@ an instance are woken by any change of what the base serves), the incumbent of i
 registered members are woken when the group falls vacant), or a claim on one of its names
 (`Names.waiting`). A gate that fails later than another gives way to it at once: when a group gets
 an incumbent, its blocked members are woken to stand by.
+
+Most endpoints have one card, and of a lone card the books would say nothing that its entry does not
+say: it is all that is registered, the only member of its group's only cohort, which is as old as
+its registration, and the incumbent if it serves. So such an endpoint has no books (`lone`). They
+are opened before a second card is entered, or the one is struck out, and closed at the end of a
+batch that leaves the like.
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from discoveryd.core import rules
 from discoveryd.core.batch import Served
 from discoveryd.core.card import Card, Endpoint, Group, Key
 from discoveryd.core.catalogue import Claim, CohortKey, Groups, Names
@@ -39,12 +46,14 @@ class Books:
         self.by_owner = by_owner
         self.entries: dict[Key, Entry] = {}
         self.names = Names(operator_aliases)
+        self.lone: dict[Endpoint, Entry] = {}
         self.groups = Groups()
         self.registered: dict[Endpoint, EndpointCards] = {}
         self.courtesies: dict[Endpoint, EndpointCards] = {}
         self.adapters: KeyIndex[Key, Key] = KeyIndex()
         self.touched: dict[Key, None] = {}
         self._refused: KeyIndex[Key, Key] = KeyIndex()
+        self._stirred: dict[Endpoint, None] = {}
         self._queue: list[tuple[int, Key]] = []
         self._queued: set[tuple[int, Key]] = set()
 
@@ -68,23 +77,95 @@ class Books:
     def register(self, entry: Entry, rank: int) -> None:
         """Enter a card that passed compatibility, with its registration rank."""
         place = entry.key.place
+        entry.registration = rank
+        books = (self.lone, self.registered, self.courtesies, self._stirred)
+        if not any(place in book for book in books):
+            self.lone[place] = entry
+            return
+        self.open(place)
+        self._enroll(entry, rank)
+
+    def _enroll(self, entry: Entry, age: int) -> None:
+        place = entry.key.place
         if place not in self.registered:
             self.registered[place] = EndpointCards()
         self.registered[place].add(entry.want)
-        entry.registration = rank
         if not entry.want.adapter:
-            self.groups.join(entry.want, self.cohort_of(entry), rank)
+            self.groups.join(entry.want, self.cohort_of(entry), age)
 
     def unregister(self, entry: Entry) -> None:
         """Take a card out of its endpoint and wake whom it refused. It must not be firm."""
         if entry.registration is None:
             return
+        self.open(entry.key.place)
         entry.registration = None
         _remove(self.registered, entry.want)
         if not entry.want.adapter:
             self.groups.leave(entry.want, self.cohort_of(entry))
         for key in self._refused.members(entry.key):
             self.wake(self.entries[key])
+
+    def expect(self, entry: Entry, age: int) -> None:
+        """Put back the cohort of an entry that is about to be registered again."""
+        self.groups[entry.want.group].expect(self.cohort_of(entry), age)
+        self._stirred[entry.key.place] = None
+
+    def cohort_age(self, entry: Entry) -> int | None:
+        """Return when the first of the entry's cohort was registered; None where it is in none."""
+        if entry.registration is None or entry.want.adapter:
+            return None
+        if self.is_lone(entry):
+            return entry.registration
+        return self.groups[entry.want.group].cohorts[self.cohort_of(entry)].age
+
+    # Endpoints with and without books
+
+    def is_lone(self, entry: Entry) -> bool:
+        """Whether the entry is registered on an endpoint without books."""
+        return self.lone.get(entry.key.place) is entry
+
+    def open(self, place: Endpoint) -> None:
+        """Give an endpoint its books, for the rest of the batch at least."""
+        self._stirred[place] = None
+        entry = self.lone.pop(place, None)
+        if entry is None or entry.registration is None:
+            return
+        self._enroll(entry, entry.registration)
+        if entry.firm and not entry.want.adapter:
+            book = self.groups[entry.want.group]
+            book.firm[entry.key] = None
+            book.incumbent = entry.want.fingerprint
+
+    def end_batch(self) -> Iterator[None]:
+        """Forget what is empty, and close the books that say no more than the one entry in them.
+
+        In small steps, all of which must be taken.
+        """
+        self.groups.forget_empty()
+        for place in self._stirred:
+            yield
+            cards = self.registered.get(place)
+            if cards is None or len(cards) > 1 or place in self.courtesies:
+                continue
+            key = cards.any()
+            entry = None if key is None else self.entries[key]
+            if entry is not None and self.cohort_age(entry) in (None, entry.registration):
+                del self.registered[place]
+                if not entry.want.adapter:
+                    self.groups.close(entry.want.group)
+                self.lone[place] = entry
+        self._stirred.clear()
+
+    def find_conflict(self, card: Card) -> Key | None:
+        """Return the key of a registered card that refuses `card`, whose key is not registered."""
+        place = card.key.place
+        lone = self.lone.get(place)
+        if lone is not None:
+            return None if rules.compatible(card, lone.want) else lone.key
+        cards = self.registered.get(place)
+        return None if cards is None else cards.find_conflict(card)
+
+    # Cohorts and claims
 
     def cohort_of(self, entry: Entry) -> CohortKey:
         """Return the cohort, in its group, of the version that the entry wants."""
@@ -168,10 +249,11 @@ class Books:
             entry.beneath = self.claim_of(card, entry.owner).primary
         self.names.claim(entry.key, card.names, firm=firm)
         if firm:
-            if not card.adapter:
+            if not (card.adapter or self.is_lone(entry)):
                 self.groups[card.group].firm[entry.key] = None
             return
         place = entry.key.place
+        self.open(place)
         if place not in self.courtesies:
             self.courtesies[place] = EndpointCards()
         self.courtesies[place].add(card)
@@ -184,6 +266,7 @@ class Books:
         if served is None:
             return
         card = served.card
+        self.open(entry.key.place)
         self.names.release(entry.key, card.names, firm=served.firm)
         if served.firm:
             for name in card.names:
@@ -202,7 +285,7 @@ class Books:
         for key in self.names.waiting.members(name):
             entry = self.entries[key]
             self.wake(entry)
-            if not entry.want.adapter:
+            if not (entry.want.adapter or self.is_lone(entry)):
                 self.groups[entry.want.group].stuck = False
 
     def _leave_office(self, entry: Entry, group: Group) -> None:

@@ -126,6 +126,10 @@ class Groups:
         if not cohort.members:
             self._emptied[card.group, key] = None
 
+    def close(self, group: Group) -> None:
+        """Forget the group's book."""
+        del self._books[group]
+
     def note_courtesy(self, group: Group, key: Key) -> None:
         """Enter that `key` serves an earlier version in this group."""
         self[group].courtesies[key] = None

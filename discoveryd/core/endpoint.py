@@ -37,6 +37,10 @@ class EndpointCards:
     def __len__(self) -> int:
         return len(self._bases) + len(self._adapters)
 
+    def any(self) -> Key | None:
+        """Return the key of some card; None where there is none."""
+        return self._primaries.sample_besides() or self._adapter_names.sample_besides()
+
     def add(self, card: Card) -> None:
         """Take the card in. `find_conflict` must have returned None for it."""
         if card.adapter:

@@ -56,6 +56,7 @@ def check(
     match found:
         case Card():
             card = found
+            arbiter.open(card.key.place)
             with _lifted(arbiter, own):
                 asked = _Asked(sighting.file, sighting.owner, own, before)
                 standing, reasons = _judge(arbiter, files, found, asked)
@@ -93,8 +94,7 @@ def _judge(arbiter: Arbiter, files: Files, card: Card, asked: _Asked) -> _Outcom
     before = asked.before
     if before is not None and before.firm and card.judged_like(before.want) and card.anchored:
         return Standing.SERVING, ()
-    cards = arbiter.registered.get(card.key.place)
-    conflict = None if cards is None else cards.find_conflict(card)
+    conflict = arbiter.find_conflict(card)
     if conflict is not None:
         return Standing.REFUSED, (refused(arbiter, card, conflict),)
     if not arbiter.grounded(card):
@@ -147,6 +147,7 @@ def _lifted(arbiter: Arbiter, own: Entry | None) -> Generator[None]:
     if own is None:
         yield
         return
+    arbiter.open(own.key.place)
     registered = arbiter.registered.get(own.key.place) if own.registration is not None else None
     served = own.served
     if registered is not None:

@@ -152,7 +152,7 @@ class Registry(Verdicts):
         while (woken := arbiter.next_woken()) is not None:
             arbiter.judge(woken)
             yield
-        arbiter.groups.forget_empty()
+        yield from arbiter.end_batch()
         return (yield from self._publish(seen, aliases, batch.now))
 
     def _identify(
@@ -215,7 +215,7 @@ class Registry(Verdicts):
             if entry is not None:
                 files[entry.file] = None
         yield
-        changed = self._served_anew()
+        changed = yield from self._served_anew()
         forgotten = self.forget()
         judged: list[str] = []
         for file in files:
@@ -232,12 +232,13 @@ class Registry(Verdicts):
             files=tuple(altered),
         )
 
-    def _served_anew(self) -> dict[Key, Served | None]:
+    def _served_anew(self) -> Generator[None, None, dict[Key, Served | None]]:
         """Bring `served` up to date, and return what reads otherwise than before."""
         touched, self.arbiter.touched = self.arbiter.touched, {}
         changed: dict[Key, Served | None] = {}
         fresh: list[tuple[Key, Served]] = []
         for key in touched:
+            yield
             entry = self.arbiter.entries.get(key)
             before = self.served.get(key)
             after = None if entry is None else entry.served
@@ -264,7 +265,8 @@ class Registry(Verdicts):
         arbiter = self.arbiter
         while (entry := arbiter.next_woken()) is not None:
             arbiter.judge(entry)
-        arbiter.groups.forget_empty()
+        for _ in arbiter.end_batch():
+            pass
         arbiter.touched = {}
         served = [entry.served for entry in arbiter.entries.values() if entry.served is not None]
         for version in sorted(served, key=lambda version: version.admission):

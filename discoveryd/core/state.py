@@ -8,6 +8,7 @@ files, `entry_state` for each of its keys): put in the place of the earlier ones
 whole again.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -122,18 +123,19 @@ def put_back(state: State, ranks: Callable[[], int], *, by_owner: bool = False) 
     records = [_record(file) for file in state.files]
     registry.files.restore(records, {entry.key: entry.claims for entry in state.entries})
     arbiter = registry.arbiter
+    crowds = Counter(known.key.place for known in state.entries)
     same = True
     for known in sorted(state.entries, key=lambda entry: entry.cohort_age or 0):
         entry = _entry(registry, known)
         arbiter.arrive(entry)
-        if known.cohort_age is not None:
-            arbiter.groups[entry.want.group].expect(arbiter.cohort_of(entry), known.cohort_age)
+        alone = crowds[known.key.place] == 1 and known.cohort_age == known.registration
+        if known.cohort_age is not None and not alone:
+            arbiter.expect(entry, known.cohort_age)
     for known in state.entries:
         entry = arbiter.entries[known.key]
         if known.registration is None:
             continue
-        cards = arbiter.registered.get(entry.key.place)
-        if cards is None or cards.find_conflict(entry.want) is None:
+        if arbiter.find_conflict(entry.want) is None:
             arbiter.register(entry, known.registration)
         else:
             same = False
@@ -174,17 +176,14 @@ def _file_state(record: FileRecord) -> FileState:
 
 
 def _entry_state(registry: Registry, entry: Entry) -> EntryState:
-    served, cohort_age = entry.served, None
-    if entry.registration is not None and not entry.want.adapter:
-        book = registry.arbiter.groups[entry.want.group]
-        cohort_age = book.cohorts[registry.arbiter.cohort_of(entry)].age
+    served = entry.served
     return EntryState(
         key=entry.key,
         claims=registry.files.claims(entry.key),
         arrival=entry.arrival,
         registration=entry.registration,
         admission=entry.admission,
-        cohort_age=cohort_age,
+        cohort_age=registry.arbiter.cohort_age(entry),
         firm=entry.firm,
         courtesy=None if served is None or served.firm else served,
     )
