@@ -9,7 +9,7 @@ Most names have one worker, and such a name is that worker, bare: its answer is 
 asks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from discoveryd.core.answer import Answer, NameLine, line_of_one
@@ -28,6 +28,18 @@ class Published(NamedTuple):
     keys: tuple[Key, ...]
 
 
+class _Plan(NamedTuple):
+    """How a change is taken over.
+
+    `fresh` are the names that strangers bring, `others` who else changes, and `entering` those of
+    both who have a new rank, in its order.
+    """
+
+    fresh: dict[str, Served]
+    others: dict[Key, Served | None]
+    entering: dict[Key, Served]
+
+
 class Answers:
     """The answers of one epoch, and their history.
 
@@ -42,6 +54,7 @@ class Answers:
         self._operator: dict[str, str] = dict(operator_aliases or {})
         self._operator_by_target = _by_target(self._operator)
         self._similar = SimilarNames()
+        self._unlisted: list[str] = []
 
     def resume(self, revision: int, served: Iterable[Served]) -> None:
         """Begin where other answers of this epoch ended, with what they told at `revision`.
@@ -63,41 +76,120 @@ class Answers:
 
     def publish(self, change: Change) -> Published | None:
         """Take a change over as the next revision; None for a change that is none."""
+        steps = self.publishing(change)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                published: Published | None = end.value
+                return published
+
+    def publishing(
+        self, change: Change, epoch: str | None = None
+    ) -> Generator[None, None, Published | None]:
+        """Publish in small steps, for a caller that has other things to do in between.
+
+        What is answered meanwhile is as it was. The last step takes the whole change over; nobody
+        may ask between that and being told of it. `epoch` is that of the revision, where another.
+        """
         if change.empty:
             return None
-        before = {name: self.line(name) for name in self._touched(change)}
-        late: dict[str, None] = {}
+        for name in self._unlisted:
+            self._similar.discard(name)
+            yield
+        self._unlisted.clear()
+        plan = yield from self._plan(change)
+        before: dict[str, NameLine | None] = {}
+        for name in self._touched(plan.others, change.operator_aliases):
+            before[name] = self.line(name)
+            yield
+        self._take_over(plan, change.operator_aliases)
+        told = {**dict.fromkeys(plan.fresh, True), **self._altered(before)}
+        self.models += len(change.served) - len(plan.others)
+        keys = {key: served is not None for key, served in change.served.items()}
+        if epoch is not None and epoch != self.cursor.epoch:
+            self.history.begin(epoch)
+        cursor = self.history.advance(keys, told)
+        return Published(cursor, (*before, *plan.fresh), tuple(keys))
+
+    def _plan(self, change: Change) -> Generator[None, None, _Plan]:
+        plan = _Plan((yield from self._strangers(change)), {}, {})
         for key, served in change.served.items():
+            yield
+            if served is None or plan.fresh.get(served.card.display_name) is not served:
+                plan.others[key] = served
+            if served is not None and not _keeps_rank(self.workers.get(key), served):
+                plan.entering[key] = served
+        return plan
+
+    def _take_over(self, plan: _Plan, table: Mapping[str, str] | None) -> None:
+        late: dict[str, None] = {}
+        for key, served in plan.others.items():
             self._replace(key, served, late)
+        self.workers.update(plan.entering)
+        self._answers.update(plan.fresh)
         for name in late:
             answer = self._answers[name]
             if isinstance(answer, Answer):
                 answer.order()
-        if change.operator_aliases is not None:
-            self._operator = dict(change.operator_aliases)
+        if table is not None:
+            self._operator = dict(table)
             self._operator_by_target = _by_target(self._operator)
+
+    def _altered(self, before: Mapping[str, NameLine | None]) -> dict[str, bool]:
+        """Count the names that read otherwise now; return them, each with whether it is there."""
         told: dict[str, bool] = {}
         for name, old in before.items():
             new = self.line(name)
-            if old != new:
-                told[name] = new is not None
-                self.models += _is_model(new) - _is_model(old)
-            if old is None and new is not None:
+            if old == new:
+                continue
+            told[name] = new is not None
+            self.models += _is_model(new) - _is_model(old)
+            if new is None:
+                self._unlisted.append(name)
+            elif old is None:
                 self._similar.add(name)
-            elif old is not None and new is None:
-                self._similar.discard(name)
-        keys = {key: served is not None for key, served in change.served.items()}
-        return Published(self.history.advance(keys, told), tuple(before), tuple(keys))
+        return told
 
-    def _touched(self, change: Change) -> dict[str, None]:
+    def _strangers(self, change: Change) -> Generator[None, None, dict[str, Served]]:
+        """Return the names of strangers, each with its worker, and list them as similar.
+
+        A stranger is a newcomer that shares no name with anybody. Most of what comes in great
+        numbers is such, and needs no look at what was before.
+        """
+        fresh: dict[str, Served] = {}
+        if change.operator_aliases is not None:
+            return fresh
+        claims: dict[str, Served | None] = {}
+        for served in change.served.values():
+            yield
+            for name in () if served is None else served.card.names:
+                claims[name] = None if name in claims else served
+        for key, served in change.served.items():
+            yield
+            if served is None or key in self.workers:
+                continue
+            names = served.card.names
+            if all(claims[name] is served and self._unheard_of(name) for name in names):
+                fresh.update(dict.fromkeys(names, served))
+                for name in names:
+                    self._similar.add(name)
+        return fresh
+
+    def _unheard_of(self, name: str) -> bool:
+        known = (self._answers, self._operator, self._operator_by_target)
+        return not any(name in table for table in known)
+
+    def _touched(
+        self, changed: Mapping[Key, Served | None], table: Mapping[str, str] | None
+    ) -> dict[str, None]:
         """Return the names whose answer a change may alter."""
         touched: dict[str, None] = {}
-        for key, served in change.served.items():
+        for key, served in changed.items():
             for version in (self.workers.get(key), served):
                 for name in () if version is None else version.card.names:
                     touched[name] = None
                     touched.update(dict.fromkeys(self._operator_by_target.members(name)))
-        table = change.operator_aliases
         if table is not None:
             for name in self._operator.keys() | table.keys():
                 if self._operator.get(name) != table.get(name):
@@ -105,9 +197,12 @@ class Answers:
         return touched
 
     def _replace(self, key: Key, served: Served | None, late: dict[str, None]) -> None:
-        """Enter a version; add to `late` the names that are new to it, though its rank is not."""
+        """Enter a version; add to `late` the names that are new to it, though its rank is not.
+
+        A worker with a new rank is only taken out of `workers`.
+        """
         old = self.workers.get(key)
-        stays = old is not None and served is not None and old.admission == served.admission
+        stays = _keeps_rank(old, served)
         for name in () if old is None else old.card.names:
             if stays and served is not None and name in served.card.names:
                 continue
@@ -116,7 +211,8 @@ class Answers:
             del self.workers[key]
         if served is None:
             return
-        self.workers[key] = served
+        if stays:
+            self.workers[key] = served
         for name in served.card.names:
             self._put(name, served)
             if stays and old is not None and name not in old.card.names:
@@ -185,7 +281,11 @@ class Answers:
 
     def similar(self, name: str) -> list[str]:
         """Return at most five served names that may have been meant."""
-        return self._similar.to(name)
+        return [other for other in self._similar.to(name) if self.line(other) is not None]
+
+
+def _keeps_rank(old: Served | None, new: Served | None) -> bool:
+    return old is not None and new is not None and old.admission == new.admission
 
 
 def _is_model(line: NameLine | None) -> bool:

@@ -90,6 +90,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The served names besides the primary, once each, in order; none for an adapter."""
         if self.adapter or not self.aliases:
             return ()
+        if len(self.aliases) == 1:
+            return () if self.aliases[0] == self.display_name else self.aliases
         others = dict.fromkeys(self.aliases)
         others.pop(self.display_name, None)
         return tuple(others)

@@ -118,14 +118,15 @@ class Files:
         self._altered_files[file] = None
 
     def restore(self, records: Iterable[FileRecord], claims: Mapping[Key, Iterable[str]]) -> None:
-        """Put back what was taken out of another instance."""
+        """Put back what was taken out of another instance. Claims of unknown files are none."""
         for record in records:
             self._records[record.file] = record
         for key, files in claims.items():
-            holder, *behind = (self._records[file] for file in files)
-            self._holders[key] = holder
-            if behind:
-                self._behind[key] = behind
+            claiming = [self._records[file] for file in files if file in self._records]
+            if claiming:
+                self._holders[key] = claiming[0]
+            if claiming[1:]:
+                self._behind[key] = claiming[1:]
 
 
 def _speak_alike(one: Card, other: Card) -> bool:

@@ -7,7 +7,7 @@ gone for good costs memory; of that the oldest is dropped, and cursors before it
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -43,12 +43,14 @@ class _Touches(Generic[Thing]):
         self.at: dict[Thing, int] = {}
         self.gone: OrderedDict[Thing, None] = OrderedDict()
 
-    def touch(self, thing: Thing, revision: int, *, gone: bool) -> None:
-        self.at.pop(thing, None)
-        self.at[thing] = revision
-        self.gone.pop(thing, None)
-        if gone:
-            self.gone[thing] = None
+    def touch(self, things: Mapping[Thing, bool], revision: int) -> None:
+        """Note that these have changed, each with whether it is there."""
+        for thing in self.at.keys() & things.keys():
+            del self.at[thing]
+        for thing in self.gone.keys() & things.keys():
+            del self.gone[thing]
+        self.at.update(dict.fromkeys(things, revision))
+        self.gone.update((thing, None) for thing, there in things.items() if not there)
 
     def since(self, revision: int) -> Iterator[Thing]:
         for thing in reversed(self.at):
@@ -76,13 +78,11 @@ class History:
         self._keys: _Touches[Key] = _Touches()
         self._names: _Touches[str] = _Touches()
 
-    def advance(self, keys: dict[Key, bool], names: dict[str, bool]) -> Cursor:
+    def advance(self, keys: Mapping[Key, bool], names: Mapping[str, bool]) -> Cursor:
         """Publish a revision: the keys and names changed in it, each with whether it is there."""
         self.cursor = self.following
-        for key, present in keys.items():
-            self._keys.touch(key, self.cursor.revision, gone=not present)
-        for name, present in names.items():
-            self._names.touch(name, self.cursor.revision, gone=not present)
+        self._keys.touch(keys, self.cursor.revision)
+        self._names.touch(names, self.cursor.revision)
         while len(self._keys.gone) > self._limit:
             self._floor = max(self._floor, self._keys.drop_oldest())
         while len(self._names.gone) > self._limit:
@@ -93,6 +93,11 @@ class History:
     def following(self) -> Cursor:
         """The cursor that the next revision will have."""
         return Cursor(self.cursor.epoch, self.cursor.revision + 1)
+
+    def forget(self) -> None:
+        """Reach no further back than the present: readers with an earlier cursor have to reset."""
+        self._floor = self.cursor.revision
+        self._keys, self._names = _Touches(), _Touches()
 
     def begin(self, epoch: str) -> None:
         """Go on in another epoch, of which nothing was told yet: every reader has to reset."""

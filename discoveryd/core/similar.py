@@ -4,11 +4,15 @@ import unicodedata
 
 from discoveryd.core.keyindex import KeyIndex
 
-_DROPPED = str.maketrans("", "", "-_./: ")
+_SEPARATORS = "-_./: "
+_DROPPED = str.maketrans("", "", _SEPARATORS)
+_DROPPED_BYTES = _SEPARATORS.encode()
 
 
 def fold(name: str) -> str:
     """Return the name without what people mistype: case, compatibility forms, separators."""
+    if name.isascii():
+        return name.encode().lower().translate(None, _DROPPED_BYTES).decode()
     return unicodedata.normalize("NFKC", name).casefold().translate(_DROPPED)
 
 

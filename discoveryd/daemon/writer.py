@@ -8,10 +8,11 @@ before it is published (ledger.py).
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -36,6 +37,8 @@ SLICE_SECONDS = 0.005
 
 MOST_LOGGED = 20
 """How many cards of one batch are logged one by one."""
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -100,11 +103,11 @@ class Writer:
                 before = self.registry
                 if by_owner not in (None, before.arbiter.by_owner):
                     await self._rejudge(by_owner=bool(by_owner))
-                change = await self._judge(batch)
+                change = await _in_slices(self.registry.applying(batch))
                 if self.registry is not before:
                     aliases = change.operator_aliases
                     change = difference(before, self.registry, aliases, batch.now)
-                self._publish(change, await self._record(change))
+                await self._publish(change, await self._record(change))
             finally:
                 self.busy = False
             if not change.empty:
@@ -123,10 +126,8 @@ class Writer:
         at = history.cursor if change.empty else history.following
         return await self.ledger.record(self.registry, change, at)
 
-    def _publish(self, change: Change, at: Cursor) -> None:
-        if at.epoch != self.answers.cursor.epoch:
-            self.answers.history.begin(at.epoch)
-        published = self.answers.publish(change)
+    async def _publish(self, change: Change, at: Cursor) -> None:
+        published = await _in_slices(self.answers.publishing(change, at.epoch))
         self._count()
         if published is not None:
             self._announce(published)
@@ -145,19 +146,6 @@ class Writer:
             outcome = self.registry.outcome(file)
             if outcome is not None:
                 self.ledger.tell(_event(now, file, outcome.card, outcome))
-            if time.monotonic() >= until:
-                await anyio.lowlevel.cancel_shielded_checkpoint()
-                until = time.monotonic() + SLICE_SECONDS
-
-    async def _judge(self, batch: Batch) -> Change:
-        steps = self.registry.applying(batch)
-        until = time.monotonic() + SLICE_SECONDS
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                change: Change = end.value
-                return change
             if time.monotonic() >= until:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
                 until = time.monotonic() + SLICE_SECONDS
@@ -206,6 +194,20 @@ class Writer:
         if further > 2 * MOST_LOGGED:
             counts = ", ".join(f"{n} {standing}" for standing, n in sorted(self.standings.items()))
             _log.info("%d card files changed at once; now %s", further, counts or "none")
+
+
+async def _in_slices(steps: Generator[None, None, Result]) -> Result:
+    """Return what the steps come to, without keeping the loop from everything else."""
+    until = time.monotonic() + SLICE_SECONDS
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if time.monotonic() >= until:
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+            until = time.monotonic() + SLICE_SECONDS
 
 
 def _event(now: float, file: str, card: Card | None, outcome: Outcome | None = None) -> Event:
