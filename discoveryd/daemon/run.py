@@ -165,6 +165,8 @@ class Daemon:
         await self._gates.begin(config, self._followed.folders)
         sightings += (Sighting(file=file, found=None) for file in strays)
         await self._gates.pass_on(sightings, config.aliases)
+        if memory is None:
+            self._writer.answers.history.forget()  # nobody was told of anything before
         return courses
 
     def _serve(self, server: Server, life: anyio.abc.TaskGroup) -> None:
