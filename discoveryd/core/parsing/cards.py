@@ -150,7 +150,8 @@ def _warn_of_doubled(members: Doubled, shape: Shape, at: str, findings: Findings
 def _check_numbers(card: dict[str, object], at: str, findings: Findings) -> None:
     """Check the numbers that the fingerprint reads."""
     for name in _NUMBERS:
-        _check_number(card, name, at, findings)
+        if name in card:
+            _check_number(card, name, at, findings)
     runtime = card.get("runtime_config")
     if runtime is None:
         return

@@ -9,6 +9,7 @@ it is.
 An envelope says all of it. In a Dynamo store the name of the file decides instead.
 """
 
+import re
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -19,6 +20,8 @@ from discoveryd.core.text import has_control, quoted
 
 _SEGMENT_CHARS = "!$&'()*+,;=:@"
 """What a path segment of RFC 3986 holds unencoded, besides the unreserved characters."""
+
+_is_plain_path = re.compile(rf"[A-Za-z0-9_.~{_SEGMENT_CHARS}/-]*").fullmatch
 
 _PLACEHOLDER = "?"
 """Stands in for a faulty segment, so that the rest of the card is read too."""
@@ -125,6 +128,9 @@ def store_place(envelope: dict[str, object], key: Key, findings: Findings) -> Pl
 
 def segment_of(text: str) -> str:
     """Return the text percent-encoded as a path segment; undecodable bytes of a file name too."""
+    if _is_plain_path(text):
+        # Nearly all are, and quote takes ten times as long.
+        return text.replace("/", "%2F")
     return quote(text, safe=_SEGMENT_CHARS, errors="surrogateescape")
 
 

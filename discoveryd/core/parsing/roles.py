@@ -37,9 +37,18 @@ def read_role(card: dict[str, object], at: str, findings: Findings) -> Role:
     model_type = _read_model_type(card.get("model_type"), at, findings)
     declared = _read_worker_type(card.get("worker_type"), at, findings)
     needs = _read_needs(card.get("needs"), at, findings)
+    if needs or (model_type is not None and len(model_type) > _LONGEST_REMEMBERED):
+        return _role(model_type, declared, needs)
+    return _shared_role(model_type, declared, needs)
+
+
+def _role(model_type: str | None, declared: str | None, needs: Needs) -> Role:
     if declared is None and model_type is not None and _PREFILL_BIT in model_type.split(" | "):
         return Role(model_type, "prefill", needs or (("decode",),))
     return Role(model_type, declared, needs)
+
+
+_shared_role = lru_cache(maxsize=256)(_role)
 
 
 def _read_model_type(given: object, at: str, findings: Findings) -> str | None:

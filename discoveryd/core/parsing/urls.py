@@ -3,6 +3,8 @@
 A URL is kept as it was written. Nothing here may open, resolve or rewrite one.
 """
 
+import re
+
 from discoveryd.core.parsing.findings import Findings, one_of
 from discoveryd.core.text import has_control
 
@@ -11,6 +13,10 @@ SCHEMES = ("http", "https", "grpc", "grpcs", "unix")
 
 _LAST_PORT = 65535
 _IPV6 = frozenset("0123456789abcdefABCDEF:.")
+_is_usual = re.compile(
+    r"https?://[A-Za-z0-9.-]+(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?(?:/[A-Za-z0-9_.~/-]*)?"
+).fullmatch
+"""Whether a url is one of those that need no closer look, which are nearly all."""
 
 
 def read_url(members: dict[str, object], findings: Findings) -> str | None:
@@ -37,6 +43,8 @@ def location(url: str) -> str:
 
 
 def _problem(url: str) -> str | None:
+    if _is_usual(url):
+        return None
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
         return f"must begin with {one_of([f'{known}://' for known in SCHEMES])}"
