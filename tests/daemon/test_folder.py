@@ -1,13 +1,15 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from discoveryd.core.batch import Invalid
+from discoveryd.core.parsing.document import MAX_BYTES
 from discoveryd.daemon.disk import folder as folder_module
 from discoveryd.daemon.disk import reading
 from discoveryd.daemon.disk.folder import Folder
-from discoveryd.daemon.disk.reading import Look, Stamp, is_card_name
+from discoveryd.daemon.disk.reading import Look, Stamp, is_card_name, look, open_directory
 from tests.daemon.disk import card
 
 OLD_NS = 10**18
@@ -27,7 +29,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         names.append(name)
         return reading.look(dir_fd, name, directory, follow=follow)
 
+    def counting_listed(dir_fd: int, name: bytes, stamp: Stamp) -> Look | None:
+        seen = reading.read_listed(dir_fd, name, stamp)
+        if seen is not None:
+            names.append(name)
+        return seen
+
     monkeypatch.setattr(folder_module, "look", counting)
+    monkeypatch.setattr(folder_module, "read_listed", counting_listed)
     return names
 
 
@@ -56,6 +65,49 @@ def test_a_scan_finds_what_is_new_changed_and_gone(folder: Folder, tmp_path: Pat
     assert found == {b"a.json": None, b"b.json": b"22", b"c.json": b"3"}
     assert len(folder) == 2
     assert scan(folder) == {}
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_scan_says_of_anything_what_a_look_says(tmp_path: Path, follow: bool) -> None:
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "card.json").write_bytes(b"{}")
+    (tmp_path / "largest.json").write_bytes(b" " * MAX_BYTES)
+    (tmp_path / "one-more.json").write_bytes(b" " * (MAX_BYTES + 1))
+    (tmp_path / "larger.json").write_bytes(b" " * (MAX_BYTES + 2))
+    (tmp_path / "directory.json").mkdir()
+    (tmp_path / "link.json").symlink_to("card.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    names = {os.fsencode(path.name) for path in tmp_path.iterdir()}
+    folder = Folder(os.fsencode(tmp_path), is_card_name, follow_symlinks=follow)
+    directory = open_directory(folder.path)
+    try:
+        looks = {name: look(directory, name, folder.display, follow=follow) for name in names}
+    finally:
+        os.close(directory)
+    assert scan(folder) == looks
+
+
+def test_a_file_that_changed_since_it_was_listed_is_looked_at_closely(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / f"{name}.json").write_bytes(b"1")
+    listed = reading.scan
+
+    def scan_and_change(*args: Any, **kwargs: Any) -> reading.Listing:
+        listing = listed(*args, **kwargs)
+        (tmp_path / "a.json").write_bytes(b"22")
+        (tmp_path / "b.json").unlink()
+        (tmp_path / "c.json").unlink()
+        (tmp_path / "c.json").symlink_to("d.json")
+        return listing
+
+    monkeypatch.setattr(folder_module, "scan", scan_and_change)
+    found = scan(folder)
+    assert found.keys() == {b"a.json", b"c.json", b"d.json"}
+    assert found[b"a.json"].content == b"22"
+    assert isinstance(found[b"c.json"].content, Invalid)
+    assert found[b"d.json"].content == b"1"
 
 
 @pytest.mark.usefixtures("no_rota")

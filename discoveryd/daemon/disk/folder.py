@@ -22,7 +22,16 @@ import msgspec
 from discoveryd.core.batch import Invalid
 from discoveryd.core.text import display_path
 from discoveryd.daemon.disk.mounts import file_system_of
-from discoveryd.daemon.disk.reading import GONE, Look, Stamp, look, open_directory, scan
+from discoveryd.daemon.disk.reading import (
+    GONE,
+    Listing,
+    Look,
+    Stamp,
+    look,
+    open_directory,
+    read_listed,
+    scan,
+)
 
 Identity = tuple[int, int, int]
 """Device, inode and generation of a directory: what a path leads to, and no other ever.
@@ -249,9 +258,9 @@ class Folder:
                 fresh.append(name)
         due = {*fresh, *again}
         again += [name for name in self._next_on_rota() if name not in due]
-        looks = self._read(directory, again)
+        looks = self._read(directory, again, listing)
         self.upkeep_seconds = time.thread_time() - began
-        looks.update(self._read(directory, fresh))
+        looks.update(self._read(directory, fresh, listing))
         return looks
 
     def _next_on_rota(self) -> list[bytes]:
@@ -262,11 +271,18 @@ class Folder:
         self._rota, names = self._rota[turn:], self._rota[:turn]
         return names
 
-    def _read(self, directory: int, names: Iterable[bytes]) -> dict[bytes, Look]:
-        follow = self._follow
-        return self._record(
-            (name, look(directory, name, self.display, follow=follow)) for name in names
-        )
+    def _read(
+        self, directory: int, names: Iterable[bytes], listing: Listing | None = None
+    ) -> dict[bytes, Look]:
+        return self._record((name, self._look_at(directory, name, listing)) for name in names)
+
+    def _look_at(self, directory: int, name: bytes, listing: Listing | None) -> Look:
+        if listing is not None and name not in listing.irregular:
+            stamp = listing.stamps.get(name)
+            seen = None if stamp is None else read_listed(directory, name, stamp)
+            if seen is not None:
+                return seen
+        return look(directory, name, self.display, follow=self._follow)
 
     def _record(self, looks: Iterable[tuple[bytes, Look]]) -> dict[bytes, Look]:
         """Remember the looks; return those that are news."""

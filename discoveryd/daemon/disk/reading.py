@@ -8,6 +8,9 @@ A look never blocks and never wakes a device: the kind of a file is asked before
 most `MAX_BYTES` + 1 bytes are read, whatever size it claims. What cannot be read is a value, an
 `Invalid` that says what to do, since a bad file is news, not an accident.
 
+A scan has asked already, and for nearly all files there is nothing more to find out than what is in
+them: `read_listed` reads those, and leaves every file about which something is odd to `look`.
+
 Links are followed only where that is asked for. The target is then held before its kind is asked,
 and that very file is opened, so that nobody can turn the link to a device in between. The owner is
 the link's: who put it there claims what it leads to.
@@ -97,10 +100,12 @@ class FileChange(NamedTuple):
 class Listing(NamedTuple):
     """The names in a directory that count, each with its stamp, or None where stat failed.
 
-    `undecodable` is a name in the directory that is not UTF-8, whether it counts or not.
+    `irregular` are those that are no regular files by themselves. `undecodable` is a name in the
+    directory that is not UTF-8, whether it counts or not.
     """
 
     stamps: dict[bytes, Stamp | None]
+    irregular: set[bytes]
     undecodable: bytes | None = None
 
 
@@ -123,6 +128,7 @@ def scan(
     by another listing at the same time.
     """
     stamps: dict[bytes, Stamp | None] = {}
+    irregular: set[bytes] = set()
     undecodable = None
     with os.scandir(dir_fd) as entries:
         for entry in entries:
@@ -132,6 +138,8 @@ def scan(
             if not accepts(name):
                 continue
             link = follow and entry.is_symlink()
+            if not entry.is_file(follow_symlinks=False):
+                irregular.add(name)
             try:
                 stamps[name] = Stamp.of(entry.stat(follow_symlinks=link))
             except FileNotFoundError:
@@ -139,7 +147,31 @@ def scan(
                     stamps[name] = None
             except OSError:
                 stamps[name] = None
-    return Listing(stamps, undecodable)
+    return Listing(stamps, irregular, undecodable)
+
+
+def read_listed(dir_fd: int, name: bytes, stamp: Stamp) -> Look | None:
+    """Read a regular file that a scan of the directory gave this stamp.
+
+    None where it is not just as it was then, or cannot be read whole: `look` finds out.
+    """
+    if stamp.size > MAX_BYTES:
+        return None
+    now = time.time_ns()
+    try:
+        fd = os.open(name, _FLAGS, dir_fd=dir_fd)
+    except OSError:
+        return None
+    try:
+        content = os.read(fd, stamp.size + 1)
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    if len(content) != stamp.size or Stamp.of(status) != stamp:
+        return None
+    return Look(content, stamp, status.st_uid, stamp.ctime_ns < now - SETTLING_NS)
 
 
 def look(dir_fd: int, name: bytes, directory: str, *, follow: bool = False) -> Look:
