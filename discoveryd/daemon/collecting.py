@@ -3,6 +3,10 @@
 A registry is a million objects that live as long as the daemon, in no cycles. The collector would
 look at all of them again and again while they are made, and stop the loop for it each time after.
 
+So it is kept away while many cards are taken in: at the start, and whenever as many come at once.
+What there is afterwards is called lasting, what happens to be garbage in cycles just then included:
+too little, and too seldom, to matter.
+
 What goes after all, such as a directory that a reload leaves, must go without the collector: hence
 no cycles there, or such as are broken at the end.
 """
@@ -16,8 +20,11 @@ from contextlib import contextmanager
 def without_collecting() -> Generator[None]:
     """Make many objects that stay: nothing of them is garbage, now or at any later collection.
 
-    One at a time in a process.
+    One within another is nothing by itself: the outer one ends it.
     """
+    if not gc.isenabled():
+        yield
+        return
     gc.disable()
     try:
         yield

@@ -7,10 +7,12 @@ whoever gives up meanwhile.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 import anyio
 
 from discoveryd.core.batch import Sighting
+from discoveryd.daemon.collecting import without_collecting
 from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.life.liveness import Liveness
@@ -18,6 +20,9 @@ from discoveryd.daemon.permit.allowing import Allow
 from discoveryd.daemon.permit.membership import unmapped_uid
 from discoveryd.daemon.permit.permission import Permission
 from discoveryd.daemon.writer import Writer
+
+MANY = 1000
+"""Cards that come at once, of which the garbage collector had better know nothing."""
 
 
 class Gates:
@@ -105,6 +110,7 @@ class Gates:
         *,
         by_owner: bool | None = None,
     ) -> None:
-        judged = self._liveness.judge(self._permission.judge(sightings))
-        with anyio.CancelScope(shield=True):
-            await self._writer.apply(judged, operator_aliases, by_owner=by_owner)
+        with without_collecting() if len(sightings) >= MANY else nullcontext():
+            judged = self._liveness.judge(self._permission.judge(sightings))
+            with anyio.CancelScope(shield=True):
+                await self._writer.apply(judged, operator_aliases, by_owner=by_owner)
