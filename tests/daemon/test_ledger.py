@@ -19,6 +19,7 @@ from discoveryd.core.verdict import Standing
 from discoveryd.daemon.ledger.file import LedgerFile
 from discoveryd.daemon.ledger.owed import Owed
 from discoveryd.daemon.ledger.rows import Meta
+from discoveryd.daemon.ledger.tables import Writing
 from tests.core.cards import TORN, adapter, card, expired, forbidden
 from tests.core.recipes import Directory, Operation, mtimes, operations, operator_tables, owners
 from tests.daemon.ledgers import as_killed, keeping, put, sightings
@@ -206,4 +207,18 @@ async def write_and_recall(file: LedgerFile, history: Sequence[Step]) -> None:
         assert told == meta
         assert take_out(again) == take_out(registry)
         registry = again
+    file.close()
+
+
+def test_what_is_written_whole_is_copied_into_the_database_by_the_next_writing(path: Path) -> None:
+    large = msgspec.structs.replace(card("m"), content=b" " * 10_000)
+    names = [f"/cards/{n}.json" for n in range(1000)]
+    states = {name: FileState(file=name, card=large) for name in names}
+    file = LedgerFile(str(path))
+    file.begin()
+    file.write(Writing(files=states, whole=True, meta=Meta(epoch="first", revision=1, rank=0)))
+    assert path.stat().st_size < 1_000_000
+    assert as_killed(path).with_name("ledger.copy-wal").stat().st_size > 10_000_000
+    file.write(Writing(meta=Meta(epoch="first", revision=2, rank=0)))
+    assert path.stat().st_size > 10_000_000
     file.close()

@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 _PARTS = ("", "-wal", "-shm")
+_CHECKPOINT_PAGES = 1000
 
 
 class LedgerFile:
@@ -188,9 +189,15 @@ class LedgerFile:
             self.open()
         connection = self._connected()
         try:
+            if writing.whole:
+                # Who waits for that need not wait besides until the log is copied into the
+                # database, and synced: the next writing does it.
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("BEGIN IMMEDIATE")
             tables.write(connection, writing, self.last_event)
             connection.execute("COMMIT")
+            if writing.whole:
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         except ERRORS as error:
             raise self._undo(connection, error) from None
         self.last_event += len(writing.events)

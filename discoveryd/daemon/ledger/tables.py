@@ -129,14 +129,18 @@ def load(
 
 
 def write(connection: sqlite3.Connection, writing: Writing, latest: int) -> None:
-    """Put what is to be written there; `latest` is the number of the latest event."""
+    """Put what is to be written there; `latest` is the number of the latest event.
+
+    Files are put in the order given, which `load` keeps; keys in the order of their index, whose
+    pages are then written once each.
+    """
     if writing.whole:
         connection.execute("DELETE FROM files")
         connection.execute("DELETE FROM entries")
     files = writing.files.items()
     _each(connection, _PUT_FILE, (rows.file_row(state) for _, state in files if state))
     _each(connection, _DROP_FILE, ((file,) for file, state in files if not state))
-    entries = writing.entries.items()
+    entries = sorted(writing.entries.items(), key=lambda entry: str(entry[0]))
     _each(connection, _PUT_ENTRY, (rows.entry_row(state) for _, state in entries if state))
     _each(connection, _DROP_ENTRY, ((str(key),) for key, state in entries if not state))
     if writing.meta is not None:
