@@ -22,7 +22,15 @@ from typing import NamedTuple
 
 PAUSE_SECONDS = 0.03
 START_SECONDS = 60.0
+END_SECONDS = 60.0
+"""How long a daemon may take to write what is left of a history of 100,000 cards."""
+
 READ_BYTES = 1 << 18
+
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
+"""What processes that are timed are started with: they may keep what they have compiled."""
 
 
 class Daemon:
@@ -79,27 +87,28 @@ def workplace() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running(place: Path, *, core: int | None = None) -> Iterator[Daemon]:
+def running(place: Path, *, core: int | None = None, own: Path | None = None) -> Iterator[Daemon]:
     """Run a daemon on `place/cards`, on one processor if `core` says which.
 
     The body begins when the socket accepts, that is, when every card has been judged. The daemon
-    has a directory of its own, so that it remembers nothing of one that ran before.
+    has a new directory of its own, so that it remembers nothing of one that ran before, or `own`,
+    with the ledger of the last that had that.
     """
-    own = Path(tempfile.mkdtemp(dir=place))
+    own = own or Path(tempfile.mkdtemp(dir=place))
     daemon_socket, daemon_log = own / "socket", own / "log"
     command = [sys.executable, "-m", "discoveryd", "serve"]
     command += ["--cards", str(place / "cards"), "--socket", str(daemon_socket)]
     if core is not None:
         command = ["taskset", "-c", str(core), *command]
     with daemon_log.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=ENVIRONMENT)
     daemon = Daemon(process, place / "cards", daemon_socket)
     try:
         _wait_for(daemon)
         yield daemon
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(10)
+        process.wait(END_SECONDS)
 
 
 def two_cores() -> tuple[int | None, int | None]:
