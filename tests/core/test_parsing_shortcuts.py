@@ -45,3 +45,23 @@ def test_a_url_is_judged_alike_whether_its_path_is_usual_or_not(
 def test_any_usual_url_that_ends_in_v1_is_warned_of() -> None:
     for path in ("/v1", "/v1/", "/a/v1//"):
         assert "appends /v1" in read({"display_name": "m", "url": f"http://h:1{path}"}).warnings[0]
+
+
+def test_cards_with_the_same_labels_in_the_same_order_share_them() -> None:
+    one, same, other = (
+        read({"display_name": "m", "labels": labels}).labels
+        for labels in (
+            {"zone": "a", "tier": "1"},
+            {"zone": "a", "tier": "1"},
+            {"tier": "1", "zone": "a"},
+        )
+    )
+    assert one is same
+    assert list(other or ()) == ["tier", "zone"]
+
+
+def test_many_or_long_labels_are_nobody_elses() -> None:
+    for labels in ({str(n): "a" for n in range(100)}, {"zone": "a" * 200}):
+        one, same = (read({"display_name": "m", "labels": labels}).labels for _ in range(2))
+        assert one == same == labels
+        assert one is not same

@@ -4,12 +4,17 @@ They stand in the outermost object of either shape (`url` too: see urls.py). The
 are held to their shapes: a wrong one makes the card invalid rather than being read as absent.
 """
 
+from functools import lru_cache
+
 from discoveryd.core.card import Liveness
 from discoveryd.core.parsing.findings import U64, Findings, is_object, is_unsigned, member_path
 
 LEASE_SECONDS = (1, 86_400)
 LAST_PID = 2**22
 """The highest process number that Linux can give."""
+
+_LONGEST_SHARED = 200
+"""Labels of so many characters are worth remembering for other cards."""
 
 _LIVENESS = frozenset({"lease_seconds", "pid", "pid_start", "pid_namespace", "held"})
 
@@ -26,7 +31,7 @@ def read_accepting(members: dict[str, object], findings: Findings) -> bool:
 
 
 def read_labels(members: dict[str, object], findings: Findings) -> dict[str, str] | None:
-    """Return the card's labels; None if it gives none."""
+    """Return the card's labels, which other cards may share; None if it gives none."""
     given = members.get("labels")
     if given is None:
         return None
@@ -34,12 +39,20 @@ def read_labels(members: dict[str, object], findings: Findings) -> dict[str, str
         findings.wrong_type("$.labels", given, "an object of strings")
         return None
     labels: dict[str, str] = {}
+    length = 0
     for name, text in given.items():
         if isinstance(text, str):
             labels[name] = text
+            length += len(name) + len(text)
         else:
             findings.wrong_type(member_path("$.labels", name), text, "a string")
-    return labels
+    # Zones, tiers and weights: few combinations, and many cards with each of them.
+    return _shared_labels(tuple(labels.items())) if length <= _LONGEST_SHARED else labels
+
+
+@lru_cache(maxsize=1024)
+def _shared_labels(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(labels)
 
 
 def read_liveness(members: dict[str, object], findings: Findings) -> Liveness | None:
