@@ -1,6 +1,7 @@
-"""Why a card file cannot be read, in words that say what to do about it.
+"""Why a card file cannot be read, or a directory, in words that say what to do about it.
 
-Here live the reasons only; who meets with them is reading.py. `file` is always the path for people.
+Here live the reasons only; who meets with them is reading.py, or folder.py where it is about a
+directory. `file` and `directory` are always paths for people.
 """
 
 import errno
@@ -68,3 +69,19 @@ def unreadable(error: OSError, file: str) -> Invalid:
     what = (error.strerror or "unknown error").lower()
     reason = Reason(rule="unreadable", message=f"{file} cannot be read: {what}. {advice}")
     return Invalid((reason,))
+
+
+def no_directory(error: OSError, directory: str) -> str:
+    """Say that there is no such directory, or none any more."""
+    if error.errno == errno.ENOENT:
+        return f"waiting for directory {directory}: it does not exist"
+    return f"waiting for directory {directory}: something else is there"
+
+
+def unlistable(error: OSError, directory: str) -> str:
+    """Say that a directory cannot be listed, and what to do if that is for want of permission."""
+    what = (error.strerror or "unknown error").lower()
+    advice = ""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        advice = f". Let the user with uid {os.geteuid()} read and enter it"
+    return f"the directory {directory} cannot be listed: {what}{advice}"

@@ -5,7 +5,6 @@ files whose content or owner changed. It parses nothing. It is used by one threa
 that is enough, and when a stamp may be believed, is told in dropdir.py.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -21,12 +20,14 @@ import msgspec
 
 from discoveryd.core.batch import Invalid
 from discoveryd.core.text import display_path
+from discoveryd.daemon.disk import faults
 from discoveryd.daemon.disk.mounts import file_system_of
 from discoveryd.daemon.disk.reading import (
     GONE,
     Listing,
     Look,
     Stamp,
+    is_link,
     look,
     open_directory,
     read_listed,
@@ -199,11 +200,11 @@ class Folder:
         try:
             directory = open_directory(self.path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._fault = _waiting(error, self.display)
+            self._fault = faults.no_directory(error, self.display)
             self.identity = None
             return Changes(self._record((name, GONE) for name in tuple(self._known)))
         except OSError as error:
-            self._fault = _unlistable(error, self.display)
+            self._fault = faults.unlistable(error, self.display)
             return Changes({})
         try:
             identity = identity_of(directory)
@@ -216,7 +217,7 @@ class Folder:
                 self._distrust_stamps()
             looks = self._scan(directory)
         except OSError as error:
-            self._fault = _unlistable(error, self.display)
+            self._fault = faults.unlistable(error, self.display)
             return Changes({})
         finally:
             os.close(directory)
@@ -229,16 +230,7 @@ class Folder:
         So one update of a directory of links, by turning the one they all lead through, is seen at
         once and whole.
         """
-        for name in names:
-            if self._accepts(name):
-                continue
-            try:
-                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            except (OSError, ValueError):
-                continue
-            if stat.S_ISLNK(status.st_mode):
-                return True
-        return False
+        return any(not self._accepts(name) and is_link(directory, name) for name in names)
 
     def _scan(self, directory: int) -> dict[bytes, Look]:
         began = time.thread_time()
@@ -325,17 +317,3 @@ class Folder:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
-
-
-def _waiting(error: OSError, directory: str) -> str:
-    if error.errno == errno.ENOENT:
-        return f"waiting for directory {directory}: it does not exist"
-    return f"waiting for directory {directory}: something else is there"
-
-
-def _unlistable(error: OSError, directory: str) -> str:
-    what = (error.strerror or "unknown error").lower()
-    advice = ""
-    if error.errno in (errno.EACCES, errno.EPERM):
-        advice = f". Let the user with uid {os.geteuid()} read and enter it"
-    return f"the directory {directory} cannot be listed: {what}{advice}"

@@ -240,6 +240,14 @@ def open_directory(path: bytes) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def is_link(dir_fd: int, name: bytes) -> bool:
+    """Whether there is a link of that name."""
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def _look_once(dir_fd: int, name: bytes, file: str, *, follow: bool) -> tuple[Look, bool]:
     """Look once; the second value is whether the file stood still meanwhile."""
     status = None
