@@ -1,7 +1,7 @@
 """The differential test of verdicts: a case, the real runtime, discoveryd, and what to make of it.
 
 Every registration of a case is an outcome: both agree; or they differ and a documented deviation
-says so, which is then played (deviations.py); or they differ, and that is a bug of somebody's. What
+says so, which is then played (holding.py); or they differ, and that is a bug of somebody's. What
 Dynamo could not play, because an argument or a name was none for it, is left out for both.
 """
 
@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from discoveryd.core.card import Card
-from tests.bench.oracle import deviations, ours
+from tests.bench.oracle import deviations, holding, ours
 from tests.bench.oracle.cases import Case, Registers, Step, case, simpler
 from tests.bench.oracle.runtime import Played, Runtime
 
@@ -109,9 +109,9 @@ def _documented(
     """Return the deviations that make the verdict what it is; None where they do not."""
     if (name := deviations.invalid(newcomer)) is not None:
         return (name,) if verdict == "invalid" else None
-    if deviations.duplicate(before, newcomer, runtime.instances):
+    if holding.duplicate(before, newcomer, runtime.instances):
         return (deviations.DUPLICATE,) if verdict == "duplicate" else None
-    held = deviations.held(before, newcomer, runtime.instances)
+    held = holding.held(before, newcomer, runtime.instances)
     said = runtime.play((*held.steps, newcomer)).verdicts[-1]
     if not held.deviations or said is None or said.said != verdict:
         return None

@@ -1,24 +1,20 @@
 """Where verdicts are meant to differ from Dynamo's: a function for each deviation, by its name.
 
 Each recognises its deviation from the case alone, from JSON read with the standard library, never
-from a verdict. What it then means is played: discoveryd's verdict on a newcomer must be the real
-runtime's on the same newcomer beside those cards only that discoveryd holds registered, and a card
-may only be missing there for a reason that is named here (`held`). So nothing is waved through.
+from a verdict. Those that need the cards before a newcomer have their names here, and are found
+where those cards are put together (holding.py).
 
 The numbers are those of the list in `discoveryctl help dynamo`.
 """
 
-import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from discoveryd.core.card import Card
-from discoveryd.core.rules import compatible
 from tests.bench.oracle import ours
-from tests.bench.oracle.cases import Lies, Registers, Step
+from tests.bench.oracle.cases import Step
 
 Json = dict[str, Any]
 
@@ -150,21 +146,6 @@ DOUBLED = "doubled"
 """10. Of duplicate members the last counts, in an envelope too, which Dynamo skips."""
 
 
-class Held(NamedTuple):
-    """What discoveryd holds registered before the last step, as Dynamo would have to see it.
-
-    `deviations` are the names of those that made it other than what lies there.
-    """
-
-    steps: tuple[Step, ...]
-    deviations: frozenset[str]
-
-
-class _Entry(NamedTuple):
-    step: Step
-    card: Card
-
-
 def member(step: Step) -> Member | None:
     """Return a step's card for the recognisers; None where neither reads one."""
     envelope = ours.members(step)
@@ -172,11 +153,12 @@ def member(step: Step) -> Member | None:
         return None
     card = envelope.get("card_json")
     return Member(
-        _segments(step.file), len(step.text), envelope, card if isinstance(card, dict) else {}
+        segments(step.file), len(step.text), envelope, card if isinstance(card, dict) else {}
     )
 
 
-def _segments(file: str) -> list[str] | None:
+def segments(file: str) -> list[str] | None:
+    """Return a key's segments; None if they are not UTF-8."""
     try:
         return unquote(file, errors="strict").split("/")
     except UnicodeDecodeError:
@@ -189,87 +171,3 @@ def invalid(step: Step) -> str | None:
     if seen is None:
         return None
     return next((name for name, recognises in INVALID.items() if recognises(seen)), None)
-
-
-def duplicate(steps: Sequence[Step], newcomer: Step, instances: Sequence[int]) -> bool:
-    """Whether the newcomer's key is that of a file before it with another name."""
-    card = ours.read(newcomer, instances)
-    if card is None:
-        return False
-    return any(
-        step.file != newcomer.file
-        and (former := ours.read(step, instances)) is not None
-        and former.key == card.key
-        for step in steps
-    )
-
-
-def held(steps: Sequence[Step], newcomer: Step, instances: Sequence[int]) -> Held:
-    """Return what is registered after these steps, but for what the newcomer replaces."""
-    registered: list[_Entry] = []
-    waiting: list[_Entry] = []
-    unread: list[Step] = []
-    deviations: set[str] = set()
-    for step in steps:
-        if (name := invalid(step)) is not None:
-            deviations.add(name)
-            continue
-        card = ours.read(step, instances)
-        if card is None:
-            unread.append(step)
-            continue
-        _replace(card, registered, waiting, deviations)
-        waiting.append(_Entry(_single(step, instances, deviations), card))
-        for entry in list(waiting):
-            if all(_suit(entry.card, other.card) for other in registered):
-                waiting.remove(entry)
-                registered.append(entry)
-    card = ours.read(newcomer, instances)
-    if card is not None:
-        _replace(card, registered, waiting, deviations)
-    if any(isinstance(entry.step, Lies) for entry in waiting):
-        deviations.add(REFUSED)
-    # A file that was overwritten with what is no card keeps its last card, and holds up no edit.
-    edited = {entry.step.file for entry in registered} | {newcomer.file}
-    if any(step.file in edited for step in unread):
-        deviations.add(EDITED)
-        unread = [step for step in unread if step.file not in edited]
-    stand = (Lies(entry.step.file, entry.step.text) for entry in registered)
-    return Held((*unread, *stand), frozenset(deviations))
-
-
-def _replace(
-    card: Card, registered: list[_Entry], waiting: list[_Entry], deviations: set[str]
-) -> None:
-    """Take out what lies under the key of a card that comes."""
-    for group in (registered, waiting):
-        for former in [entry for entry in group if entry.card.key == card.key]:
-            deviations.add(EDITED)
-            group.remove(former)
-
-
-def _suit(card: Card, other: Card) -> bool:
-    return card.key.place != other.key.place or compatible(card, other)
-
-
-def _single(step: Step, instances: Sequence[int], deviations: set[str]) -> Step:
-    """Return the step with every member of its envelope once, the last, and its file's suffix."""
-    if isinstance(step, Registers):
-        return step
-    outermost: list[tuple[str, Any]] = []
-
-    def once(pairs: list[tuple[str, Any]]) -> Json:
-        outermost[:] = pairs  # the outermost object comes last
-        return dict(pairs)
-
-    text = ours.content(step, instances).decode("utf-8", "surrogatepass")
-    envelope = json.loads(text, object_pairs_hook=once)
-    suffix = (_segments(step.file) or [])[4:]
-    changed = set()
-    if len(envelope) < len(outermost):
-        changed.add(DOUBLED)
-    if suffix and envelope.get("model_suffix") is None:
-        changed.add(NAMED)
-        envelope["model_suffix"] = suffix[0]
-    deviations |= changed
-    return Lies(step.file, json.dumps(envelope)) if changed else step

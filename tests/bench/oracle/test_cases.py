@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.bench.oracle import deviations, ours
+from tests.bench.oracle import deviations, holding, ours
 from tests.bench.oracle.cases import Case, Lies, Registers, case, envelope, simpler, written
 from tests.bench.oracle.worlds import World, adapter_clash, blocked_first, order_of_builds
 from tests.core.reading import oracle
@@ -58,7 +58,7 @@ def test_recognisers_know_the_recorded_deviations_and_no_others(row: dict[str, A
         return
     lying, newcomer = steps
     found = deviations.invalid(newcomer)
-    recognised = {found} if found else deviations.held(lying, newcomer, INSTANCES).deviations
+    recognised = {found} if found else holding.held(lying, newcomer, INSTANCES).deviations
     expected = (KNOWN | HARMLESS).get(row["id"])
     assert recognised == (set() if expected is None else {expected})
 
@@ -83,7 +83,7 @@ def test_cases_hold_every_deviation() -> None:
     missing = {*deviations.INVALID, *_OTHERS}
     for number in range(20 * MANY):
         *before, newcomer = case("deviations", number).steps
-        missing -= deviations.held(before, newcomer, INSTANCES).deviations
+        missing -= holding.held(before, newcomer, INSTANCES).deviations
         if not missing:
             break
     assert not missing
@@ -92,9 +92,9 @@ def test_cases_hold_every_deviation() -> None:
 def test_a_second_spelling_of_a_key_is_recognised_as_its_duplicate() -> None:
     first = Lies("ns%2foc%2fe%2f{0}", written(envelope("ns/oc/e", 0, {"display_name": "m"})))
     second = Registers(worker=0, endpoint="ns/oc/e", source="A", name="m")
-    assert deviations.duplicate([first], second, INSTANCES)
+    assert holding.duplicate([first], second, INSTANCES)
     assert ours.judged([first, second], INSTANCES) == [None, "duplicate"]
-    assert not deviations.duplicate([second], second, INSTANCES)
+    assert not holding.duplicate([second], second, INSTANCES)
 
 
 def test_whatever_a_recogniser_calls_invalid_is_invalid_here() -> None:
@@ -107,7 +107,7 @@ def test_whatever_a_recogniser_calls_invalid_is_invalid_here() -> None:
 def test_what_discoveryd_holds_suits_itself() -> None:
     for number in range(MANY):
         *before, newcomer = case("held", number).steps
-        held = deviations.held(before, newcomer, INSTANCES)
+        held = holding.held(before, newcomer, INSTANCES)
         asked = [
             Registers(
                 worker=0,
@@ -118,7 +118,7 @@ def test_what_discoveryd_holds_suits_itself() -> None:
         ]
         verdicts = ours.judged([*held.steps, *asked], INSTANCES)
         assert verdicts[-1] == "accept"
-        assert deviations.held(held.steps, asked[0], INSTANCES).steps == held.steps
+        assert holding.held(held.steps, asked[0], INSTANCES).steps == held.steps
 
 
 def test_simpler_cases_are_smaller_and_keep_the_newcomer() -> None:
