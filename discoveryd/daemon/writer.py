@@ -66,7 +66,7 @@ class Writer:
         self.standings: dict[str, int] = {}
         self.busy = False
         self.listeners: list[Callable[[Change], None]] = []
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
         self._watchers = Sleepers()
         self._renders: dict[str, bytes] = {}
         self.differences: dict[tuple[Cursor | None, Cursor], list[bytes]] = {}

@@ -243,11 +243,18 @@ class Followed:
             for known in self.named(file):
                 folder, _, name = known.rpartition("/")
                 wanted.setdefault(folder, []).append(path_bytes(name))
+        asked = [
+            (course, _look_at(names))
+            for course in self._courses
+            if (names := wanted.get(course.follower.display))
+        ]
+        if len(asked) == 1:
+            # What a worker waits for when it publishes itself: tasks would cost as much again.
+            await self._ask(*asked[0])
+            return
         async with anyio.create_task_group() as looks:
-            for course in self._courses:
-                names = wanted.get(course.follower.display)
-                if names:
-                    looks.start_soon(self._ask, course, _look_at(names))
+            for each in asked:
+                looks.start_soon(self._ask, *each)
 
     async def scan(self, patience_seconds: float = float("inf")) -> list[str]:
         """Look at everything; return when what was found has been applied, or patience is over.

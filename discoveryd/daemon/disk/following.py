@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import msgspec
 
 from discoveryd.core.batch import Sighting
@@ -24,6 +23,7 @@ from discoveryd.daemon.disk.pulse import Pulse
 from discoveryd.daemon.disk.saying import Saying
 from discoveryd.daemon.disk.unannounced import Unannounced
 from discoveryd.daemon.disk.watching import SILENT_SECONDS, Arm, Lookout
+from discoveryd.daemon.threads import OwnThread
 
 Sink = Callable[[Sequence[Sighting]], Awaitable[None]]
 """Applies one batch of sightings; returns when it is applied."""
@@ -111,6 +111,7 @@ class Follower:
             Lookout(folder, partial(self._heard, number), arm=arm, step_ms=step_ms)
             for number, folder in enumerate(self._folders)
         ]
+        self._thread = OwnThread(f"looks at {self._path}")
         self._wake = anyio.Event()
         self._wanted = _Wanted(len(self._folders))
         self._begun = False
@@ -272,9 +273,7 @@ class Follower:
     async def _look(self, names: list[set[bytes]], *, everything: bool) -> _Outcome:
         # A thread that is abandoned ends at the next file, since its folders are stopped then.
         with self._pulse.looking():
-            return await anyio.to_thread.run_sync(
-                self._look_now, names, everything, abandon_on_cancel=True
-            )
+            return await self._thread.run(partial(self._look_now, names, everything))
 
     def _look_now(self, names: list[set[bytes]], everything: bool) -> _Outcome:
         began = time.monotonic()
@@ -335,3 +334,4 @@ class Follower:
             folder.stop()
         for lookout in self._lookouts:
             lookout.stop()
+        self._thread.end()

@@ -35,9 +35,9 @@ import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import anyio
-import anyio.to_thread
 
 from discoveryd.core.batch import Change
 from discoveryd.core.card import Card
@@ -53,6 +53,7 @@ from discoveryd.daemon.ledger.history import Unwritten
 from discoveryd.daemon.ledger.owed import Owed
 from discoveryd.daemon.ledger.rows import Event, Meta
 from discoveryd.daemon.ledger.tables import MOST_EVENTS, Writing
+from discoveryd.daemon.threads import OwnThread
 
 PATIENCE_SECONDS = 1.0
 """How long publishing waits for the ledger, and besides"""
@@ -99,7 +100,7 @@ class Ledger:
         self._file = None if path is None else LedgerFile(path, by_owner=by_owner)
         self._patience_seconds = patience_seconds
         self._retry_seconds = retry_seconds
-        self._one = anyio.CapacityLimiter(1)
+        self._thread = OwnThread("ledger")
         self._wake = anyio.Event()
         # What is wrong, when to try again, the attempt that has not come back.
         self._fault: str | None = None
@@ -137,16 +138,17 @@ class Ledger:
 
         Raises StartError if another daemon has it. Where it cannot be used, nothing is known.
         """
-        file = self._file
+        file, known = self._file, dict[str, FileState]()
         if file is None:
-            return {}
+            return known
         try:
-            return await anyio.to_thread.run_sync(file.begin, limiter=self._one)
+            with anyio.CancelScope(shield=True):
+                known = await self._thread.run(file.begin)
         except Taken as taken:
             raise StartError(str(taken)) from None
         except Unusable as fault:
             self._fall_behind(fault)
-            return {}
+        return known
 
     async def recall(
         self, known: Mapping[str, FileState], cards: Mapping[str, Card]
@@ -159,13 +161,12 @@ class Ledger:
         file = self._file
         if file is None or not file.opened:
             return None
+        recalled = None
         try:
-            recalled = await anyio.to_thread.run_sync(
-                file.recall, known, cards, self.ranks, limiter=self._one
-            )
+            with anyio.CancelScope(shield=True):
+                recalled = await self._thread.run(partial(file.recall, known, cards, self.ranks))
         except Unusable as fault:
             self._fall_behind(fault)
-            return None
         finally:
             self._last_event = file.last_event
         if recalled is None:
@@ -238,9 +239,7 @@ class Ledger:
         rows = len(writing.files) + len(writing.entries) + len(writing.events)
         patience = self._patience_seconds + rows * PATIENCE_SECONDS_A_ROW
         with anyio.move_on_after(patience, shield=True):
-            await anyio.to_thread.run_sync(
-                attempt.make, file, limiter=self._one, abandon_on_cancel=True
-            )
+            await self._thread.run(partial(attempt.make, file))
         if attempt.over:
             return self._settle(attempt)
         slow = Unusable(f"writing {file.display} takes too long: see to its file system")
@@ -307,13 +306,13 @@ class Ledger:
         if file is None or self._fault or not file.opened or not more:
             return found
         try:
-            return found + await anyio.to_thread.run_sync(
-                lambda: file.find(files, name, upto=upto, limit=more), limiter=self._one
-            )
+            with anyio.CancelScope(shield=True):
+                find = partial(file.find, files, name, upto=upto, limit=more)
+                found += await self._thread.run(find)
         except (Broken, Unusable) as fault:
             # What it means for the rest shows when something is written.
             _log.error("the history cannot be read: %s", fault)
-            return found
+        return found
 
     async def run(self, again: Callable[[], Awaitable[None]]) -> None:
         """Write the history, and try again what could not be written, until cancelled.
@@ -347,4 +346,5 @@ class Ledger:
             await self._write_events()
         if self._stuck is None:
             with anyio.move_on_after(self._patience_seconds, shield=True):
-                await anyio.to_thread.run_sync(file.leave, abandon_on_cancel=True)
+                await self._thread.run(file.leave)
+        self._thread.end()
