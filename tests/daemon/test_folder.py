@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +426,90 @@ def test_every_name_matters_where_links_are_followed(linked: Folder, folder: Fol
     assert linked.heeds(b"..data")
     assert not folder.heeds(b"..data")
     assert folder.heeds(b"a.json")
+
+
+class Racing:
+    """Looks at files, and lets something happen between one look and the next."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.then: dict[bytes, Callable[[], object]] = {}
+        self.looked_at: list[bytes] = []
+        monkeypatch.setattr(folder_module, "look", self._look)
+
+    def _look(self, dir_fd: int, name: bytes, directory: str, *, follow: bool) -> Look:
+        seen = reading.look(dir_fd, name, directory, follow=follow)
+        self.looked_at.append(name)
+        self.then.pop(name, int)()
+        return seen
+
+
+@pytest.fixture
+def racing(monkeypatch: pytest.MonkeyPatch) -> Racing:
+    return Racing(monkeypatch)
+
+
+def come(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).write_bytes(b"1")
+
+
+def test_what_came_before_an_arrival_and_was_looked_at_too_soon_is_of_the_same_batch(
+    folder: Folder, tmp_path: Path, racing: Racing
+) -> None:
+    """B69: both were heard of, since their forerunners went."""
+    scan(folder)
+    racing.then[b"a.json"] = lambda: come(tmp_path, "a.json", "b.json")
+    looks = folder.look((b"a.json", b"b.json"), everything=False).looks
+    assert {name: seen.content for name, seen in looks.items()} == {
+        b"a.json": b"1",
+        b"b.json": b"1",
+    }
+
+
+def test_what_came_before_that_again_is_of_the_same_batch_too(
+    folder: Folder, tmp_path: Path, racing: Racing
+) -> None:
+    scan(folder)
+
+    def later() -> None:
+        come(tmp_path, "c.json")
+        racing.then[b"a.json"] = lambda: come(tmp_path, "a.json", "b.json")
+
+    racing.then[b"b.json"] = later
+    looks = folder.look((b"a.json", b"b.json", b"c.json"), everything=False).looks
+    assert looks.keys() == {b"a.json", b"b.json", b"c.json"}
+
+
+def test_what_came_before_an_arrival_and_was_not_listed_yet_is_of_the_same_batch(
+    folder: Folder, tmp_path: Path, racing: Racing
+) -> None:
+    """B69: a listing may have passed a place in the directory before something was put there."""
+    scan(folder)
+    come(tmp_path, "b.json")
+    racing.then[b"b.json"] = lambda: come(tmp_path, "a.json", "no-card")
+    assert scan(folder).keys() == {b"a.json", b"b.json"}
+
+
+def test_files_that_never_stop_coming_end_no_batch(
+    folder: Folder, tmp_path: Path, racing: Racing
+) -> None:
+    scan(folder)
+    numbers = iter(range(1000))
+
+    def another() -> None:
+        name = f"{next(numbers)}.json"
+        come(tmp_path, name)
+        racing.then[name.encode()] = another
+
+    another()
+    assert 1 < len(scan(folder)) < 10
+
+
+def test_names_that_bring_nothing_new_are_looked_at_once(
+    folder: Folder, tmp_path: Path, racing: Racing
+) -> None:
+    come(tmp_path, "a.json")
+    scan(folder)
+    racing.looked_at.clear()
+    folder.look((b"a.json", b"b.json"), everything=False)
+    assert racing.looked_at == [b"a.json", b"b.json"]

@@ -5,8 +5,8 @@ Theory
 
 **Truth lies on disk.** Whatever happens, the registry must end up with what the files say now.
 Events of the kernel are only hints that a name is worth a look: their kinds lie (a rename over a
-file reads "added", a touch "modified"), they are merged, reordered, and on overflow lost without a
-word. So an event is reduced to a name, and the name is looked at: stat, open, read, compare.
+file reads "added", a touch "modified"), they are merged, reordered, and on overflow lost. So an
+event is reduced to a name, and the name is looked at: stat, open, read, compare.
 
 **Arm, then scan.** A change before the scan looked at its file is seen by the scan; a change after
 it is announced, because the watch was armed before. Nothing falls between, only some files are
@@ -20,15 +20,23 @@ when the one before has been applied, results are never applied out of order, an
 look before a round begins knows at its end that his writes were seen. A scan is one batch, so that
 a file that vanishes under one name and appears under another is seen as moved.
 
-**Looking again.** Events get lost, and some changes raise none: so everything is scanned every five
-seconds, or as seldom as keeps it under 2 % of a processor. A scan reads only files whose stamp
-(inode, size, mtime, ctime) changed. Nobody can set ctime, so a copy with the old mtime and size is
-seen. But clocks tick coarsely: a file written twice within a tick has the same stamp twice, so a
-stamp whose ctime was young when the content was read is not believed by the next scan. And writes
-through mmap may leave no trace in the stamp: so a file that is no valid card, or could not be read,
-is read at each scan until it is one; and of those that are, each scan reads a few again in turn,
-whatever their stamps say. Content is compared by digest: a touch or a rewrite of equal bytes is no
-sighting.
+**Arrivals come in order.** Of two cards that exclude each other the one that came first is to win,
+and within a batch that is the older file. But looks take time: one that is made before a file came,
+and another that is made after a second one came, would put the second into an earlier batch. So
+where a round has found a file that was not known, it looks once more at those that it found absent,
+a scan at the names that there are by now, until there is nothing new, three times at most. A round
+of names does not look further than that: two files of which no event names the first, or names it
+later, are in order only as far as the kernel's news are.
+
+**Looking again.** Events get lost, which is not always told, and some changes raise none: so
+everything is scanned every five seconds, or as seldom as keeps it under 2 % of a processor. A scan
+reads only files whose stamp (inode, size, mtime, ctime) changed. Nobody can set ctime, so a copy
+with the old mtime and size is seen. But clocks tick coarsely: a file written twice within a tick
+has the same stamp twice, so a stamp whose ctime was young when the content was read is not believed
+by the next scan. And writes through mmap may leave no trace in the stamp: so a file that is no
+valid card, or could not be read, is read at each scan until it is one; and of those that are, each
+scan reads a few again in turn, whatever their stamps say. Content is compared by digest: a touch or
+a rewrite of equal bytes is no sighting.
 
 **Torn files.** Writers who write in place are seen half done. What is read while its stamp changes
 is read again, at most three times, and then passed on as it is: half a card is `invalid`, which
@@ -66,8 +74,8 @@ from discoveryd.core.batch import Invalid, Sighting
 from discoveryd.core.text import display_path
 from discoveryd.daemon.disk.folder import Folder
 from discoveryd.daemon.disk.following import RESCAN_SECONDS, STEP_MS, Follower, Sink, Touched
+from discoveryd.daemon.disk.hearing import Arm, native
 from discoveryd.daemon.disk.reading import Look, absolute, is_card_name, judge, sighting, stem_of
-from discoveryd.daemon.disk.watching import Arm, native
 
 
 class DropDirectory(Follower):

@@ -55,6 +55,9 @@ def identity_of(directory: int) -> Identity:
     return status.st_dev, status.st_ino, int.from_bytes(answer, sys.byteorder)
 
 
+_TRIES = 3
+"""How often what may have come earlier is looked for, while there is any."""
+
 LEAST_TURN = 50
 SCANS_A_ROUND = 100
 """Each scan reads this share of the files, and no fewer than so many, whatever their stamps say."""
@@ -211,11 +214,11 @@ class Folder:
             strange = identity != self.identity
             turned = self._follow and self._turned(directory, names)
             if not (everything or strange or turned or self._fault is not None):
-                return Changes(self._read(directory, filter(self._accepts, names)))
+                return Changes(self._read_in_order(directory, filter(self._accepts, names)))
             if strange:
                 self.file_system = file_system_of(identity[0])
                 self._distrust_stamps()
-            looks = self._scan(directory)
+            looks = self._scan(directory, in_order=not strange)
         except OSError as error:
             self._fault = faults.unlistable(error, self.display)
             return Changes({})
@@ -232,7 +235,7 @@ class Folder:
         """
         return any(not self._accepts(name) and is_link(directory, name) for name in names)
 
-    def _scan(self, directory: int) -> dict[bytes, Look]:
+    def _scan(self, directory: int, *, in_order: bool) -> dict[bytes, Look]:
         began = time.thread_time()
         listing = scan(directory, self._accepts, follow=self._follow)
         mode = os.fstat(directory).st_mode
@@ -252,7 +255,7 @@ class Folder:
         again += [name for name in self._next_on_rota() if name not in due]
         looks = self._read(directory, again, listing)
         self.upkeep_seconds = time.thread_time() - began
-        looks.update(self._read(directory, fresh, listing))
+        looks.update(self._read_in_order(directory, fresh, listing, anywhere=in_order))
         return looks
 
     def _next_on_rota(self) -> list[bytes]:
@@ -275,6 +278,32 @@ class Folder:
             if seen is not None:
                 return seen
         return look(directory, name, self.display, follow=self._follow)
+
+    def _read_in_order(
+        self,
+        directory: int,
+        names: Iterable[bytes],
+        listing: Listing | None = None,
+        *,
+        anywhere: bool = False,
+    ) -> dict[bytes, Look]:
+        """Read these, and where some have come, what came before them and was missed.
+
+        `anywhere` says that it may be any file, else it is one of these.
+        """
+        due = names = list(names)
+        looks: dict[bytes, Look] = {}
+        for _ in range(_TRIES):
+            absent = [name for name in due if name not in self._known]
+            looks.update(self._read(directory, due, listing))
+            if not any(name in self._known for name in absent):
+                break
+            listing = None
+            if anywhere:
+                listed = map(os.fsencode, os.listdir(directory))
+                names = [name for name in listed if self._accepts(name)]
+            due = [name for name in names if name not in self._known]
+        return looks
 
     def _record(self, looks: Iterable[tuple[bytes, Look]]) -> dict[bytes, Look]:
         """Remember the looks; return those that are news."""
