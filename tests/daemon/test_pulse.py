@@ -11,8 +11,8 @@ import pytest
 from discoveryd.core.batch import Sighting
 from discoveryd.daemon.disk import reading
 from discoveryd.daemon.disk.dropdir import DropDirectory
+from discoveryd.daemon.disk.hearing import Notifier, native
 from discoveryd.daemon.disk.store import DynamoStore
-from discoveryd.daemon.disk.watching import Notifier, native
 from tests.daemon.disk import Collector, Deaf, Heard, card, following, replace, until
 
 MUCH_LATER = 100.0

@@ -336,7 +336,7 @@ async def test_a_directory_that_is_left_is_not_listened_to(
     await host.until_served("a")
     drop(other / "b.json")
     await host.reload(cards=(str(cards), str(other)))
-    assert len(watching_threads()) == len(watchers) + 1
+    assert len(watching_threads()) == len(watchers) + 2
     changed, _ = await host.reload(cards=(str(other),))
     assert changed == (f"cards: {cards} is followed no longer",)
     assert (host.workers("a"), host.workers("b")) == (None, ["b"])
@@ -350,7 +350,7 @@ async def test_a_directory_that_is_left_is_not_listened_to(
 
 
 def watching_threads() -> set[int]:
-    """Return the inotify instances of this process: one a watch."""
+    """Return the inotify instances of this process: two a watch."""
     descriptors = Path("/proc/self/fd")
     return {
         int(each.name)

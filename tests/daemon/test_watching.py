@@ -12,7 +12,7 @@ import pytest
 from discoveryd.daemon.disk import folder as folder_module
 from discoveryd.daemon.disk import reading
 from discoveryd.daemon.disk.dropdir import DropDirectory
-from discoveryd.daemon.disk.watching import Notifier, native
+from discoveryd.daemon.disk.hearing import Notifier, native
 from tests.daemon.disk import Collector, Deaf, Dying, Heard, card, following, replace, until
 
 

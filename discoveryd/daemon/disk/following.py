@@ -5,6 +5,7 @@ everything that wants a look (an event, a Sync, the clock) adds to what the next
 theory stands at the top of dropdir.py; how looks become sightings is said by the layout.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -17,12 +18,13 @@ import msgspec
 from discoveryd.core.batch import Sighting
 from discoveryd.core.text import display_path
 from discoveryd.daemon.disk.folder import Touch
+from discoveryd.daemon.disk.hearing import Arm
 from discoveryd.daemon.disk.layout import Layout
 from discoveryd.daemon.disk.mounts import private_temporary, tells_nothing
 from discoveryd.daemon.disk.pulse import Pulse
 from discoveryd.daemon.disk.saying import Saying
 from discoveryd.daemon.disk.unannounced import Unannounced
-from discoveryd.daemon.disk.watching import SILENT_SECONDS, Arm, Lookout
+from discoveryd.daemon.disk.watching import SILENT_SECONDS, Lookout
 from discoveryd.daemon.threads import OwnThread
 
 Sink = Callable[[Sequence[Sighting]], Awaitable[None]]
@@ -41,7 +43,7 @@ POLL_SECONDS = 0.5
 """How often everything is looked at again, at most, while events cannot be relied on."""
 
 STEP_MS = 4
-"""How often the notifier looks for news, in milliseconds: the latency of an event at most."""
+"""How often the notifier looks for news while they keep coming, in milliseconds."""
 
 
 class DirectoryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +61,15 @@ class DirectoryStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Wanted:
-    """What the next round must do: names to look at in each folder, or everything."""
+    """What the next round must do: names to look at in each folder, or everything.
+
+    `lost` says that some names may be missing, so that what is found was bound to go unannounced.
+    """
 
     def __init__(self, folders: int) -> None:
         self.names: list[set[bytes]] = [set() for _ in range(folders)]
         self.everything = False
+        self.lost = False
         self.done = anyio.Event()
 
 
@@ -108,7 +114,7 @@ class Follower:
         self._layout = layout
         self._folders = layout.folders
         self._lookouts = [
-            Lookout(folder, partial(self._heard, number), arm=arm, step_ms=step_ms)
+            Lookout(folder, partial(self._heard, number), self._lost, arm=arm, step_ms=step_ms)
             for number, folder in enumerate(self._folders)
         ]
         self._thread = OwnThread(f"looks at {self._path}")
@@ -199,7 +205,7 @@ class Follower:
             for lookout in self._lookouts:
                 await lookout.arm()
             nothing = _Wanted(len(self._folders))
-            outcome = await self._look(nothing.names, everything=True)
+            outcome = await self._look(nothing, everything=True)
         except BaseException:
             self.stop()
             raise
@@ -258,7 +264,7 @@ class Follower:
                 if armed:
                     everything = True
                     tasks.start_soon(lookout.hear)
-        outcome = await self._look(wanted.names, everything=everything)
+        outcome = await self._look(wanted, everything=everything)
         if outcome.touches and self._touched is not None:
             self._touched(outcome.touches)
         if outcome.sightings:
@@ -270,24 +276,25 @@ class Follower:
         self._say()
         wanted.done.set()
 
-    async def _look(self, names: list[set[bytes]], *, everything: bool) -> _Outcome:
+    async def _look(self, wanted: _Wanted, *, everything: bool) -> _Outcome:
         # A thread that is abandoned ends at the next file, since its folders are stopped then.
         with self._pulse.looking():
-            return await self._thread.run(partial(self._look_now, names, everything))
+            return await self._thread.run(partial(self._look_now, wanted, everything))
 
-    def _look_now(self, names: list[set[bytes]], everything: bool) -> _Outcome:
+    def _look_now(self, wanted: _Wanted, everything: bool) -> _Outcome:
         began = time.monotonic()
+        names = wanted.names
         if everything:
             self._elsewhere = private_temporary(self._root)
         self._layout.widen(names)
         changes = [
-            folder.look(wanted, everything=everything)
-            for folder, wanted in zip(self._folders, names, strict=True)
+            folder.look(some, everything=everything)
+            for folder, some in zip(self._folders, names, strict=True)
         ]
         unannounced = [
             (number, name)
             for number, change in enumerate(changes)
-            if change.scanned and not change.strange
+            if change.scanned and not change.strange and not wanted.lost
             for name, seen in change.looks.items()
             if name not in names[number] and not seen.linked
         ]
@@ -310,10 +317,14 @@ class Follower:
             self._scanned_at = now
 
     def _heard(self, number: int, names: set[bytes]) -> None:
-        self._convict(anyio.current_time())
+        self._convict(asyncio.get_running_loop().time())
         for name in names:
             self._unannounced.named((number, name))
         self._wanted.names[number] |= names
+        self._wake.set()
+
+    def _lost(self) -> None:
+        self._wanted.everything = self._wanted.lost = True
         self._wake.set()
 
     def _convict(self, now: float) -> None:

@@ -31,10 +31,10 @@ from discoveryd.core.card import Card, Key, Liveness
 from discoveryd.core.text import display_path
 from discoveryd.daemon.disk.folder import Folder
 from discoveryd.daemon.disk.following import RESCAN_SECONDS, STEP_MS, Follower, Sink, Touched
+from discoveryd.daemon.disk.hearing import Arm, native
 from discoveryd.daemon.disk.reading import Look, absolute, judge, sighting
 from discoveryd.daemon.disk.records import Records
 from discoveryd.daemon.disk.store_names import is_key_name, key_of, record_name
-from discoveryd.daemon.disk.watching import Arm, native
 from discoveryd.daemon.life.leases import RunningTime
 
 RECORD_GRACE_SECONDS = 1.0

@@ -1,42 +1,33 @@
-"""Being told that something may have changed in one folder, and staying so.
+"""Staying told that something may have changed in one folder.
 
-Here live the notifier's thread and the rule by which a dead, deaf or refused watch is set up again.
-What is heard are hints: names to look at. What they are worth is told in dropdir.py.
-
-**The very directory that is looked at is watched**: it is opened, identified, and watched through
-its descriptor's name in /proc, so that no renaming in between can part the two, and a path that is
-not UTF-8 is as good as any.
-
-**Pace.** The notifier looks for news at each step, and returns them only when another step brought
-no more. So it is given steps of no length, and is held up in the question that it asks at each,
-whether to stop: before every second one. What has changed is then told when one pause ends, not
-two, and a burst is still told as one.
+Here lives the rule by which a dead, deaf or refused watch is set up again. How a watch hears is
+said in hearing.py.
 
 **Deaf.** A notifier may be dead inside and say nothing, or hear nothing of a file system that tells
 nothing. Both look alike: scans find changes again and again, and not one event comes in between.
 Then it is set up again, once: if it was dead, it hears the next change. Until something is heard
 the folder counts as not watched.
 
+**Lost.** More may change than the kernel keeps for those who are slow to ask. Where it says so,
+everything is looked at at once, and what is found so counts neither as heard nor as missed.
+
 **Silent** is a notifier that does not ask any more whether to stop: its thread is dead or stuck,
 whatever else may be well. Nothing here can end it, so that is told to whoever watches the daemon.
 """
 
+import asyncio
+import errno
 import os
-import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from watchfiles import Change
 
-# watchfiles documents this class as the backend to build on.
-from watchfiles._rust_notify import RustNotify
-
+from discoveryd.daemon.disk.bell import Bell
 from discoveryd.daemon.disk.folder import Folder, Identity, identity_of
+from discoveryd.daemon.disk.hearing import Arm, Armed, Watch
 from discoveryd.daemon.disk.reading import open_directory
 
 MISSING_SECONDS = 0.5
@@ -46,7 +37,10 @@ STEADY_SECONDS = 10.0
 """How long a watch must live for the death of the one before to be forgotten."""
 
 SILENT_SECONDS = 10.0
-"""How long a notifier may ask nothing before it counts as silent; it asks at each step."""
+"""How long a notifier may ask nothing before it counts as silent."""
+
+_BEATS = 5
+"""How many signs of life a notifier gives in that time though nothing happens."""
 
 DEAF_AFTER = 3
 """How many unannounced changes, with nothing heard in between, prove a watch deaf."""
@@ -55,126 +49,16 @@ _FIRST_DELAY = 0.1
 _LAST_DELAY = 5.0
 
 
-class Notifier(Protocol):
-    """What watchfiles' `RustNotify` does, as far as it is used here; armed once constructed."""
-
-    def watch(
-        self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: threading.Event, /
-    ) -> set[tuple[int, str]] | Literal["signal", "stop", "timeout"]:
-        """Block until something changed or the event is set; it is asked at each step.
-
-        May raise anything.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of the directory, once or more often. Not while `watch` runs."""
-        ...
-
-
-Arm = Callable[[str], Notifier]
-"""Begins to watch the directory that a path leads to, through links, but not its subdirectories.
-
-Raises where it is refused. What is heard begins with the path as it was given."""
-
-
-def native(path: str) -> Notifier:
-    """Watch through the operating system."""
-    return RustNotify(
-        [path],
-        debug=False,
-        force_polling=False,
-        poll_delay_ms=300,
-        recursive=False,
-        ignore_permission_denied=False,
-    )
-
-
-class _Pace(threading.Event):
-    """An event to stop by that takes its time to answer, every second time it is asked.
-
-    `asked_at` is when it was asked last, on the loop's clock.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.asked_at = time.monotonic()
-        # Asked some hundred times a second for ever: a generator answers cheaper than a method.
-        self.is_set = self._answer(seconds).__next__  # type: ignore[method-assign]  # as meant
-
-    def _answer(self, seconds: float) -> Generator[bool]:
-        stopped = super().is_set
-        sleep, clock = time.sleep, time.monotonic
-        while True:
-            sleep(seconds)
-            self.asked_at = clock()
-            yield stopped()
-            yield False
-
-
-class _Armed(NamedTuple):
-    """A notifier, what it was armed on, and the path that what it hears begins with."""
-
-    notifier: Notifier
-    identity: Identity
-    path: bytes
-
-
 class _Refused(Exception):
     """The notifier cannot be had, whatever there is at the path."""
-
-
-class _Watch:
-    """One armed notifier, until it dies or is stopped.
-
-    `identity` is of the directory it lies on; `path` begins what it hears; `heard` is whether its
-    thread has begun.
-    """
-
-    def __init__(self, armed: _Armed, armed_at: float, step_seconds: float) -> None:
-        self._notifier, self.identity, self.path = armed
-        self.armed_at = armed_at
-        self._debounce_ms = round(5e3 * step_seconds)
-        self._stop = _Pace(step_seconds)
-        self.heard = False
-
-    @property
-    def asked_at(self) -> float:
-        """When the notifier asked last whether to stop."""
-        return self._stop.asked_at
-
-    async def hear(self, tell: Callable[[set[tuple[int, str]]], None]) -> str | None:
-        """Call `tell` on the loop with what changed, until stopped; return what it died of."""
-        self.heard = True
-        try:
-            return await anyio.to_thread.run_sync(
-                self._drain, tell, limiter=anyio.CapacityLimiter(1)
-            )
-        finally:
-            # Cancelled before its thread began, a watch is closed by nobody else.
-            self._notifier.close()
-
-    def stop(self) -> None:
-        """Let the thread end within a step."""
-        self._stop.set()
-        if not self.heard:
-            self._notifier.close()
-
-    def _drain(self, tell: Callable[[set[tuple[int, str]]], None]) -> str | None:
-        try:
-            while (heard := self._notifier.watch(self._debounce_ms, 0, 0, self._stop)) != "stop":
-                if isinstance(heard, set):
-                    anyio.from_thread.run_sync(tell, heard)
-        except Exception as error:  # noqa: BLE001  # whatever ends a watch, it is set up again
-            return str(error) or type(error).__name__
-        return None
 
 
 class Lookout:
     """Keeps a folder watched; all methods are the loop's.
 
     `arm` is None where no watch is wanted. `heard` is called with the names to look at: of what
-    matters in the folder, and without names where the directory itself changed or the watch ended.
+    matters in the folder, and without names where the directory itself changed or the watch ended;
+    `lost` where more changed than can be told.
     `identity` is of the directory that is watched, None while none is. `due` is the time (of the
     loop's clock) to call `arm` again. `deaf` says that the watch hears nothing, though there was
     something to hear.
@@ -184,6 +68,7 @@ class Lookout:
         self,
         folder: Folder,
         heard: Callable[[set[bytes]], None],
+        lost: Callable[[], None],
         *,
         arm: Arm | None,
         step_ms: int,
@@ -194,9 +79,10 @@ class Lookout:
         self._display = folder.display
         self._heeds = folder.heeds
         self._heard = heard
+        self._lost = lost
         self._arm = arm
         self._step_seconds = step_ms / 1e3
-        self._watch: _Watch | None = None
+        self._watch: Watch | None = None
         self._ended: str | None = None
         self._refused = False
         self._delay = 0.0
@@ -253,7 +139,12 @@ class Lookout:
             self._refused = True
             self._postpone()
             return False
-        self._watch = _Watch(armed, anyio.current_time(), self._step_seconds)
+        self._watch = Watch(
+            armed,
+            anyio.current_time(),
+            step_seconds=self._step_seconds,
+            beat_seconds=SILENT_SECONDS / _BEATS,
+        )
         if self._refused:
             self._refused, self._ended = False, None
         self.due = float("inf")
@@ -289,29 +180,32 @@ class Lookout:
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-        self._heard = _nobody
+        self._heard = self._lost = _nobody
 
     def _postpone(self) -> None:
         """Be without a watch until `due`: at once at first, then ever later."""
-        now = anyio.current_time()
+        now = asyncio.get_running_loop().time()
         if self._watch is not None and now - self._watch.armed_at >= STEADY_SECONDS:
             self._delay = 0.0
         self._watch = None
         self.due = now + self._delay
         self._delay = min(max(2 * self._delay, _FIRST_DELAY), _LAST_DELAY)
 
-    def _arm_now(self, arm: Arm) -> _Armed:
+    def _arm_now(self, arm: Arm) -> Armed:
         directory = open_directory(self._path)
         path = f"/proc/self/fd/{directory}"
         try:
-            return _Armed(arm(path), identity_of(directory), path.encode())
+            bell = Bell(directory)
+            return Armed(arm(path), bell, identity_of(directory), path.encode())
         except Exception as error:  # whatever the notifier raises, it is refused
-            fault = str(error) or type(error).__name__
-            raise _Refused(fault.replace(path, self._display)) from error
+            fault = _fault(error).replace(path, self._display)
+            raise _Refused(fault) from error
         finally:
             os.close(directory)
 
-    def _tell(self, watch: _Watch, heard: set[tuple[int, str]]) -> None:
+    def _tell(
+        self, watch: Watch, heard: set[tuple[int, str]], lost: bool
+    ) -> None:  # as `Heard` has it
         if watch is not self._watch:
             return
         self._missed = 0
@@ -326,12 +220,23 @@ class Lookout:
                     self.drop()
             elif self._heeds(name := changed[len(watch.path) + 1 :]):
                 names.add(name)
+        if lost:
+            self._lost()
         if names or itself:
             self._heard(names)
 
 
-def _nobody(_names: set[bytes]) -> None:
+def _nobody(*_names: set[bytes]) -> None:
     """Heed nothing."""
+
+
+def _fault(error: Exception) -> str:
+    """Say why a watch was refused, the kernel's own refusals as watchfiles says them."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "OS file watch limit reached"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{error.strerror} (os error {error.errno})"
+    return str(error) or type(error).__name__
 
 
 def _advice(refusal: str) -> str:
