@@ -1,22 +1,31 @@
-"""From a worker's death to the first answer without it: `python -m tests.bench.death`.
+"""From a worker's death to answers without it.
 
-A worker is a process whose card names its pid, or one whose connection holds its card; it is killed
-while the daemon is otherwise idle, with some thousand other cards in its directory. Two clients
-look: one asks Resolve again and again, one is told by Watch.
+A worker is a process whose card names its pid, or one whose connection holds its card, or one that
+renews a lease; it is killed while the daemon is otherwise idle, with some thousand other cards in
+its directory. What is measured is the time until a client that watches its name is told. A lease
+must run out first: there it is the time after that which counts.
 """
 
 import json
-import socket
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 from tests.bench import daemons
+from tests.bench.table import Row, Setup, spread
+from tests.bench.watching import Watcher
+
+NAME = "death"
 
 CARDS = 1000
-DEATHS = 100
-DEADLINE_SECONDS = 10.0
+DEATHS, DEATHS_IF_QUICK = 100, 10
+LEASES, LEASES_IF_QUICK = 10, 2
+LEASE_SECONDS = 1
+
+GONE_MS = 5.0
 
 _HOLD = """
 import socket, sys
@@ -30,7 +39,7 @@ connection.recv(1 << 16)
 """
 
 Begin = Callable[[daemons.Daemon, int], subprocess.Popen[bytes]]
-Away = Callable[[daemons.Daemon, int, subprocess.Popen[bytes]], float]
+"""Begins a worker, with a card of its own."""
 
 
 def by_pid(daemon: daemons.Daemon, number: int) -> subprocess.Popen[bytes]:
@@ -55,61 +64,57 @@ def by_hold(daemon: daemons.Daemon, number: int) -> subprocess.Popen[bytes]:
     return worker
 
 
-def until_unresolved(daemon: daemons.Daemon, number: int, worker: subprocess.Popen[bytes]) -> float:
-    """Kill it; return the seconds until Resolve does not know its name any more."""
-    frame = daemons.call("Resolve", name=f"acme/model-{number}")
-    with daemon.connect() as connection:
-        if daemons.ask(connection, frame).startswith(b'{"error"'):
-            raise RuntimeError(f"model-{number} is not served")
-        daemons.pause()
-        began = time.perf_counter()
-        worker.kill()
-        while not daemons.ask(connection, frame).startswith(b'{"error"'):
-            if time.perf_counter() - began > DEADLINE_SECONDS:
-                raise TimeoutError(f"model-{number} is still served")
-        return time.perf_counter() - began
+def until_told(daemon: daemons.Daemon, number: int, begin: Begin) -> float:
+    """Kill a worker; return the milliseconds until a watcher of its name is told."""
+    with begin(daemon, number) as worker:
+        try:
+            with Watcher(daemon, f"acme/model-{number}") as watcher:
+                daemons.pause()
+                began = time.perf_counter()
+                worker.kill()
+                return 1e3 * (_gone(watcher, number) - began)
+        finally:
+            worker.kill()
 
 
-def until_told(daemon: daemons.Daemon, number: int, worker: subprocess.Popen[bytes]) -> float:
-    """Kill it; return the seconds until a watcher of its name is told."""
-    named = {"name": f"acme/model-{number}"}
-    asked = {"method": "io.discoveryd.Models.Watch", "parameters": named, "more": True}
-    with daemon.connect() as connection:
-        daemons.ask(connection, json.dumps(asked).encode() + b"\0")
-        daemons.pause()
-        began = time.perf_counter()
-        worker.kill()
-        told = _receive(connection)
-        taken = time.perf_counter() - began
-    if json.loads(told[:-1])["parameters"]["gone"] != [named["name"]]:
-        raise RuntimeError(f"the watcher was told {told!r}")
-    return taken
+def until_expired(daemon: daemons.Daemon, number: int) -> float:
+    """Renew a lease once; return the milliseconds from its end until a watcher is told."""
+    _put(daemon, number, {"lease_seconds": LEASE_SECONDS})
+    with Watcher(daemon, f"acme/model-{number}") as watcher:
+        os.utime(daemon.cards / f"w{number}.json")
+        ends = time.perf_counter() + LEASE_SECONDS
+        return 1e3 * (_gone(watcher, number) - ends)
 
 
-def main() -> None:
-    """Print the table."""
+def measure(setup: Setup) -> Iterator[Row]:
+    """Yield a row for each way to live."""
     daemon_core, client_core = daemons.two_cores()
+    deaths = DEATHS_IF_QUICK if setup.quick else DEATHS
+    leases = LEASES_IF_QUICK if setup.quick else LEASES
     with daemons.workplace() as place:
         for number in range(CARDS):
             (place / "cards" / f"{number}.json").write_bytes(daemons.flat_card(number))
         with daemons.running(place, core=daemon_core) as daemon, daemons.pinned(client_core):
-            numbers = iter(range(CARDS, 10 * CARDS))
-            ways: list[tuple[str, Begin, Away]] = [
-                ("pid killed -> Resolve without it", by_pid, until_unresolved),
-                ("pid killed -> a watcher is told", by_pid, until_told),
-                ("holder killed -> Resolve without it", by_hold, until_unresolved),
-                ("holder killed -> a watcher is told", by_hold, until_told),
-            ]
-            for what, begin, away in ways:
-                daemons.say(what, [_die(daemon, next(numbers), begin, away) for _ in range(DEATHS)])
+            numbers = count(CARDS)
+            for what, begin in (("pid", by_pid), ("hold", by_hold)):
+                seen = spread([until_told(daemon, next(numbers), begin) for _ in range(deaths)])
+                yield Row(
+                    part=NAME,
+                    what=f"worker killed, until a watcher knows ({what})",
+                    unit="ms",
+                    ours=seen,
+                    target=f"<= {GONE_MS:g} ms",
+                    met=seen.median <= GONE_MS,
+                )
+            seen = spread([until_expired(daemon, next(numbers)) for _ in range(leases)])
+            yield Row(part=NAME, what="lease run out, until a watcher knows", unit="ms", ours=seen)
 
 
-def _die(daemon: daemons.Daemon, number: int, begin: Begin, away: Away) -> float:
-    with begin(daemon, number) as worker:
-        try:
-            return away(daemon, number, worker)
-        finally:
-            worker.kill()
+def _gone(watcher: Watcher, number: int) -> float:
+    told, reply = watcher.told()
+    if reply["gone"] != [f"acme/model-{number}"]:
+        raise RuntimeError(f"the watcher of model-{number} was told {reply}")
+    return told
 
 
 def _put(daemon: daemons.Daemon, number: int, liveness: dict[str, object]) -> None:
@@ -117,15 +122,3 @@ def _put(daemon: daemons.Daemon, number: int, liveness: dict[str, object]) -> No
     daemon.put(f"w{number}.json", json.dumps(members).encode())
     with daemon.connect() as connection:
         daemons.ask(connection, daemons.call("Sync", files=[f"w{number}.json"]))
-
-
-def _receive(connection: socket.socket) -> bytes:
-    connection.settimeout(DEADLINE_SECONDS)
-    received = connection.recv(daemons.READ_BYTES)
-    while not received.endswith(b"\0"):
-        received += connection.recv(daemons.READ_BYTES)
-    return received
-
-
-if __name__ == "__main__":
-    main()

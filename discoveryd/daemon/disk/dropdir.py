@@ -29,14 +29,14 @@ of names does not look further than that: two files of which no event names the 
 later, are in order only as far as the kernel's news are.
 
 **Looking again.** Events get lost, which is not always told, and some changes raise none: so
-everything is scanned every five seconds, or as seldom as keeps it under 2 % of a processor. A scan
-reads only files whose stamp (inode, size, mtime, ctime) changed. Nobody can set ctime, so a copy
-with the old mtime and size is seen. But clocks tick coarsely: a file written twice within a tick
-has the same stamp twice, so a stamp whose ctime was young when the content was read is not believed
-by the next scan. And writes through mmap may leave no trace in the stamp: so a file that is no
-valid card, or could not be read, is read at each scan until it is one; and of those that are, each
-scan reads a few again in turn, whatever their stamps say. Content is compared by digest: a touch or
-a rewrite of equal bytes is no sighting.
+everything is scanned every five seconds, or as seldom as keeps it under 0.4 % of a processor. A
+scan reads only files whose stamp (inode, size, mtime, ctime) changed. Nobody can set ctime, so a
+copy with the old mtime and size is seen. But clocks tick coarsely: a file written twice within a
+tick has the same stamp twice, so a stamp whose ctime was young when the content was read is not
+believed by the next scan. And writes through mmap may leave no trace in the stamp: so a file that
+is no valid card, or could not be read, is read at each scan until it is one; and of those that are,
+each scan reads a few again in turn, whatever their stamps say. Content is compared by digest: a
+touch or a rewrite of equal bytes is no sighting.
 
 **Torn files.** Writers who write in place are seen half done. What is read while its stamp changes
 is read again, at most three times, and then passed on as it is: half a card is `invalid`, which

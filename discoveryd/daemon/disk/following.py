@@ -36,11 +36,11 @@ Touched = Callable[[Collection[Touch]], None]
 RESCAN_SECONDS = 5.0
 """How often everything is looked at again, at most."""
 
-RESCAN_SHARE = 0.02
-"""The share of one processor that looking again may cost."""
-
 POLL_SECONDS = 0.5
 """How often everything is looked at again, at most, while events cannot be relied on."""
+
+RESCAN_SHARE, POLL_SHARE = 0.004, 0.02
+"""The share of one processor that looking again may cost, usually and then."""
 
 STEP_MS = 4
 """How often the notifier looks for news while they keep coming, in milliseconds."""
@@ -161,8 +161,9 @@ class Follower:
 
     @property
     def _rescan_seconds(self) -> float:
-        least = self._poll_seconds if self._polling else self._least_rescan_seconds
-        return max(least, self._upkeep_seconds / RESCAN_SHARE)
+        if self._polling:
+            return max(self._poll_seconds, self._upkeep_seconds / POLL_SHARE)
+        return max(self._least_rescan_seconds, self._upkeep_seconds / RESCAN_SHARE)
 
     @property
     def _problem(self) -> str | None:
