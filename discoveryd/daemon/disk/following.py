@@ -250,8 +250,9 @@ class Follower:
             self._patience_at,
             *(look.due for look in self._lookouts),
         )
-        with anyio.move_on_at(due):
-            await self._wake.wait()
+        clock = asyncio.get_running_loop().call_at(due, self._wake.set)
+        await self._wake.wait()
+        clock.cancel()
 
     async def _round(self, tasks: anyio.abc.TaskGroup) -> None:
         self._wake = anyio.Event()
