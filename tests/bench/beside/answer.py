@@ -1,0 +1,92 @@
+"""From a card's rename, or a key's put, to the first other client that has it.
+
+Dynamo's frontend lists a name when it has built the pipeline that serves it: its time is not that
+of its watcher alone. It asks nobody for its own sake meanwhile; nor does the daemon.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench import daemons, latency
+from tests.bench.beside.turns import Once, Peer, Turns, beside
+from tests.bench.peers import etcd
+from tests.bench.peers.dynamo import Dynamo
+from tests.bench.table import Row, Setup
+
+NAME = "answer-peers"
+TURNS, QUICK_TURNS = Turns(40), Turns(3)
+SETTLE_SECONDS = 0.2
+"""How long the frontend has to learn of a worker's instance before its card comes."""
+
+
+def measure(setup: Setup) -> Iterator[Row]:
+    """Yield one row beside Dynamo's frontend and one beside etcd."""
+    turns = QUICK_TURNS if setup.quick else TURNS
+    daemon_core, client_core = daemons.two_cores()
+    with (
+        daemons.workplace() as place,
+        daemons.running(place, core=daemon_core) as daemon,
+        daemons.pinned(client_core),
+    ):
+        yield beside(
+            NAME,
+            "card renamed into place until another client's question is answered with it",
+            lambda number: latency.until_resolved(daemon, number),
+            Peer("Dynamo's frontend", lambda: _listed(setup.peers, place / "dynamo")),
+            turns,
+        )
+        yield beside(
+            NAME,
+            "card renamed into place, or key put, until another client's watch has it",
+            lambda number: until_told(daemon, f"watched-{number}"),
+            Peer("etcd, by its gateway", lambda: _watched(place)),
+            turns,
+        )
+
+
+def until_told(daemon: daemons.Daemon, name: str) -> float:
+    """Put a card in place; return the seconds until a watcher of its name is told."""
+    asked = {"method": "io.discoveryd.Models.Watch", "parameters": {"name": name}, "more": True}
+    content = json.dumps({"display_name": name}).encode()
+    with daemon.connect() as connection:
+        daemons.ask(connection, json.dumps(asked).encode() + b"\0")
+        daemons.pause()
+        began = time.perf_counter()
+        daemon.put(f"{name}.json", content)
+        told = connection.recv(daemons.READ_BYTES)
+        taken = time.perf_counter() - began
+    if name.encode() not in told:
+        raise RuntimeError(f"the watcher was told {told!r}")
+    return taken
+
+
+@contextlib.contextmanager
+def _listed(peers: Path, place: Path) -> Iterator[Once]:
+    dynamo = Dynamo(peers, place)
+    with dynamo.frontend() as frontend, dynamo.worker("base"):
+        frontend.until("base", listed=True)
+
+        def until_listed(number: int) -> float:
+            name = f"model-{number}"
+            put = dynamo.spare(name, number)
+            time.sleep(SETTLE_SECONDS)
+            began = time.perf_counter()
+            put()
+            frontend.until(name, listed=True)
+            return time.perf_counter() - began
+
+        yield until_listed
+
+
+@contextlib.contextmanager
+def _watched(place: Path) -> Iterator[Once]:
+    with etcd.running(place) as server:
+
+        def until_watched(number: int) -> float:
+            daemons.pause()
+            return server.until_watched(number, daemons.flat_card(number))
+
+        yield until_watched
