@@ -63,6 +63,7 @@ class Dynamo:
         log = self._place / f"{name}.log"
         with self._side(log, "serve", str(self._model), name, component) as process:
             children.line(process, log)
+            children.until(lambda: self._has(component), process, log)
             yield process.kill
 
     def until_seen(self, count: int) -> float:
@@ -81,16 +82,20 @@ class Dynamo:
             self._put(self.cards, card | {"instance_id": number})
             self._put(self.instances, instance | {"instance_id": number})
 
-    def spare(self, name: str, number: int) -> Callable[[], None]:
-        """Put a worker's instance, without a card; return what puts its card, by one rename.
+    def spare(self, number: int) -> None:
+        """Put the instance of a worker, on an endpoint of its own, beside the one that runs."""
+        self._put(self.instances, _any(self.instances) | {"component": f"spare{number}"})
 
-        It is a worker of its own endpoint, like the one that runs already, under another name.
-        """
-        of_its_own = {"component": f"spare{number}"}
-        self._put(self.instances, _any(self.instances) | of_its_own)
-        card = _any(self.cards) | of_its_own
+    def card(self, name: str, number: int) -> Callable[[], None]:
+        """Return what puts the card of such a worker under a name, by one rename."""
+        card = _any(self.cards) | {"component": f"spare{number}"}
         card["card_json"] |= {"display_name": name, "slug": name}
         return self._ready(self.cards, card)
+
+    def withdraw(self, number: int) -> None:
+        """Take that card away again."""
+        for path in self.cards.glob(f"*%2Fspare{number}%2F*"):
+            path.unlink()
 
     @contextlib.contextmanager
     def frontend(self) -> Iterator["Frontend"]:
@@ -105,6 +110,11 @@ class Dynamo:
             frontend = Frontend(asked)
             children.until(lambda: not frontend.names(), process, log)
             yield frontend
+
+    def _has(self, component: str) -> bool:
+        """Say whether a worker's card and instance are both there."""
+        directories = (self.cards, self.instances)
+        return all(any(each.glob(f"*%2F{component}%2F*")) for each in directories)
 
     def _put(self, directory: Path, members: dict[str, Any]) -> None:
         self._ready(directory, members)()
