@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(parts: dict[str, str], setup: Setup, path: Path | None) -> report.Report:
-    """Measure parts one after another. What there is so far is in the file at any moment."""
+    """Measure parts one after another, until interrupted; what there is so far is in the file."""
     made = report.Report(machine=machine.described(setup.peers), quick=setup.quick)
     for part, module in parts.items():
         _progress(f"{part} ...")
@@ -60,6 +60,9 @@ def run(parts: dict[str, str], setup: Setup, path: Path | None) -> report.Report
         except apart.Failed as why:
             made.failed[part] = str(why).strip().split("\n")[-1]
             _progress(f"{part} FAILED: {why}")
+        except KeyboardInterrupt:
+            made.failed[part] = "interrupted, and what comes after it was not begun"
+            break
         made.took_seconds[part] = time.monotonic() - began
         _progress(f"{part} took {made.took_seconds[part]:.0f} s")
         _save(made, path)

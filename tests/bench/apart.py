@@ -2,6 +2,7 @@
 
 import importlib
 import multiprocessing
+import os
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -9,6 +10,7 @@ from multiprocessing.connection import Connection
 from tests.bench.table import Part, Row, Setup
 
 END_SECONDS = 30.0
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 
 
 class Failed(Exception):
@@ -47,7 +49,8 @@ def _received(receiving: Connection) -> Iterator[Row]:
 
 
 def _measure(module: str, setup: Setup, sending: Connection) -> None:
-    """Send rows; then None, or in words why there are no more."""
+    """Send rows; then None, or in words why there are no more. Standard output is the table's."""
+    os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
     try:
         part: Part = importlib.import_module(module)
         for row in part.measure(setup):

@@ -1,5 +1,6 @@
 """One command runs the parts, each apart from the others, and loses nothing that was measured."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,29 @@ def test_rows_are_kept_as_they_come(parts: Parts) -> None:
     module = parts.write("slow", f"{wait}\n    {there}")
     command.run({"slow": module}, parts.setup, file)
     assert [row.what for row in report.load(parts.place / "seen").rows] == ["slow"]
+
+
+def test_an_interrupted_run_still_shows_what_it_measured(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_module: str, _setup: Setup) -> Iterator[Row]:
+        yield Row(part="part", what="so far", unit="s", ours=Spread(1, 1, 1, 1))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(apart, "rows", interrupted)
+    assert command.main(["--peers", str(parts.place)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("| so far |") == 1
+    assert "**FAILED: load**, its rows are not complete: interrupted" in printed
+
+
+def test_what_a_part_prints_is_not_in_the_table(
+    parts: Parts, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert list(apart.rows(parts.write("loud", "print('noise', flush=True)"), parts.setup))
+    printed = capfd.readouterr()
+    assert "noise" in printed.err
+    assert printed.out == ""
 
 
 def test_a_missed_target_is_no_failure(

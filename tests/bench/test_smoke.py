@@ -70,14 +70,15 @@ def _is_sound(seen: Spread) -> bool:
     return seen.runs > 0 and all(map(math.isfinite, figures)) and seen.low <= seen.high
 
 
-def test_rows_whose_peer_is_not_installed_say_how_to_get_it(ran: Ran) -> None:
+def test_rows_whose_peer_is_not_installed_say_so_and_how_to_get_it(ran: Ran) -> None:
     beside = [row for row in ran.report.rows if row.peer and row.peer.startswith("Dynamo")]
     assert beside
     for row in beside:
         assert row.theirs is None
         assert row.missing
-        assert "--install-peers" in row.missing
-        assert row.missing in ran.printed
+    assert "**NOT MEASURED**: Dynamo is not installed: python -m tests.bench --install-peers" in (
+        ran.printed
+    )
 
 
 def test_the_table_has_a_line_for_each_row(ran: Ran) -> None:
