@@ -75,9 +75,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds, not minutes: does it run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows there as well")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file")
-    parser.add_argument("--peers", type=Path, metavar="DIR", default=_cache(), help="%(default)s")
+    parser.add_argument("--peers", type=_place, metavar="DIR", default=_cache(), help="%(default)s")
     parser.add_argument("--install-peers", action="store_true", help="install them, and end")
     return parser
+
+
+def _place(named: str) -> Path:
+    """Return a directory so that programs which run elsewhere find it too."""
+    return Path(named).absolute()
 
 
 def _cache() -> Path:

@@ -137,6 +137,16 @@ def test_only_the_parts_that_were_asked_for_are_measured(
     assert command.main(["one", "--quick", "--peers", str(parts.place)]) == 0
 
 
+def test_peers_in_a_relative_directory_are_found_by_programs_that_run_elsewhere(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(parts.place)
+    told = "import sys\n    print(setup.peers, file=sys.stderr)"
+    monkeypatch.setattr(command, "PARTS", {"one": parts.write("one", told)})
+    assert command.main(["--quick", "--peers", "here"]) == 0
+    assert f"{parts.place}/here\n" in capfd.readouterr().err
+
+
 def test_the_peers_are_kept_where_the_users_caches_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert str(command._cache()) == "/caches/discoveryd-bench"

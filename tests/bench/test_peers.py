@@ -40,8 +40,16 @@ def test_a_child_that_ends_instead_of_answering_is_missing_with_its_last_words(
     dying = [sys.executable, "-c", "print('up', flush=True); raise SystemExit('no module')"]
     with children.child(dying, log) as process:
         assert children.line(process, log) == "up"
-        with pytest.raises(Missing, match="side has ended: no module"):
+        with pytest.raises(Missing, match=r"side has ended, .*: no module"):
             children.line(process, log)
+
+
+def test_a_child_that_is_silent_for_too_long_is_ended(tmp_path: Path) -> None:
+    log = tmp_path / "mute.log"
+    with children.child(["sleep", "600"], log) as process:
+        with pytest.raises(Missing, match=r"silent for 0\.1 s: it said nothing"):
+            children.line(process, log, within=0.1)
+        assert process.wait(10) != 0
 
 
 def test_a_program_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +126,17 @@ def test_ours_is_measured_whenever_the_peer_goes_missing(missing_at: int) -> Non
     assert [turn for turn in turned.turns if "ours" in turn] == ["ours 0", "ours 1", "ours 2"]
     assert row.ours is not None
     assert (row.ours.runs, row.theirs, row.met, row.missing) == (2, None, None, "it broke")
+
+
+def test_a_peer_that_stops_answering_is_missing_and_ours_failing_is_not_taken_for_it() -> None:
+    def refused(number: int) -> float:
+        raise ConnectionRefusedError(f"turn {number}")
+
+    peer = Peer("a peer", lambda: contextlib.nullcontext(refused))
+    row = beside("part", "what", float, peer, Turns(1))
+    assert row.missing == "it failed in turn 1: ConnectionRefusedError('turn 0')"
+    with pytest.raises(ConnectionRefusedError):
+        beside("part", "what", refused, peer, Turns(1))
 
 
 # Installing

@@ -1,5 +1,6 @@
 """Ours and a peer's measured in turns: what slows the machine for a while slows both."""
 
+import http.client
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -38,7 +39,7 @@ def beside(part: str, what: str, ours: Once, peer: Peer, turns: Turns) -> Row:
         with peer.running() as theirs:
             for number in numbers:
                 seen_ours.append(ours(number))
-                seen_theirs.append(theirs(number))
+                seen_theirs.append(_once(theirs, number))
     except Missing as why:
         missing = str(why)
         seen_ours += [ours(number) for number in numbers[len(seen_ours) :]]
@@ -56,3 +57,11 @@ def beside(part: str, what: str, ours: Once, peer: Peer, turns: Turns) -> Row:
         met=None if their_spread is None else our_spread.median < their_spread.median,
         missing=missing,
     )
+
+
+def _once(theirs: Once, number: int) -> float:
+    """Measure a peer's turn; one that stops answering is missing from then on."""
+    try:
+        return theirs(number)
+    except (OSError, http.client.HTTPException) as wrong:
+        raise Missing(f"it failed in turn {number + 1}: {wrong!r}") from wrong

@@ -5,11 +5,13 @@ import http.client
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 READY_SECONDS = 60.0
+LINE_SECONDS = 180.0
 END_SECONDS = 5.0
 POLL_SECONDS = 0.01
 
@@ -67,11 +69,20 @@ def child(
             process.wait(END_SECONDS)
 
 
-def line(process: Child, log: Path) -> str:
-    """Return the next line of a child's output; raise Missing, with its last words, at its end."""
-    said = process.stdout.readline() if process.stdout else ""
+def line(process: Child, log: Path, *, within: float = LINE_SECONDS) -> str:
+    """Return the next line of a child's output.
+
+    Raise Missing, with its last words, when it ends instead; one that is silent for too long is
+    ended.
+    """
+    late = threading.Timer(within, process.kill)
+    late.start()
+    try:
+        said = process.stdout.readline() if process.stdout else ""
+    finally:
+        late.cancel()
     if not said:
-        raise Missing(f"{log.stem} has ended: {last_words(log)}")
+        raise Missing(f"{log.stem} has ended, or was silent for {within:g} s: {last_words(log)}")
     return said.strip()
 
 
