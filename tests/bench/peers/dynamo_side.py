@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from dynamo.llm import ModelInput, ModelType, WorkerType, register_model, unregister_model
 from dynamo.runtime import DistributedRuntime
 
-POLL_SECONDS = 0.002
+POLL_SECONDS = 0.01
+"""Small beside what a look with many instances takes, which makes a list of all of them."""
 INPUT, TYPE, ROLE = ModelInput.Tokens, ModelType.Chat, WorkerType.Aggregated
 
 
