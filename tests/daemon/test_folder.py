@@ -435,11 +435,19 @@ class Racing:
         self.then: dict[bytes, Callable[[], object]] = {}
         self.looked_at: list[bytes] = []
         monkeypatch.setattr(folder_module, "look", self._look)
+        monkeypatch.setattr(folder_module, "read_listed", self._read_listed)
 
     def _look(self, dir_fd: int, name: bytes, directory: str, *, follow: bool) -> Look:
         seen = reading.look(dir_fd, name, directory, follow=follow)
         self.looked_at.append(name)
         self.then.pop(name, int)()
+        return seen
+
+    def _read_listed(self, dir_fd: int, name: bytes, stamp: Stamp) -> Look | None:
+        seen = reading.read_listed(dir_fd, name, stamp)
+        if seen is not None:
+            self.looked_at.append(name)
+            self.then.pop(name, int)()
         return seen
 
 
