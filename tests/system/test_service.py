@@ -279,9 +279,9 @@ def summary(self):
 run.Daemon.summary = summary
 """,
     "the watch's thread is stuck": """
-from discoveryd.daemon.disk import following, watching
+from discoveryd.daemon.disk import following, hearing, watching
 
-native = watching.RustNotify
+native = hearing.RustNotify
 
 class Stuck:
     def __init__(self, *arguments, **limits):
@@ -294,7 +294,7 @@ class Stuck:
             time.sleep(0.1)
         return heard
 
-watching.RustNotify = Stuck
+hearing.RustNotify = Stuck
 watching.SILENT_SECONDS = following.SILENT_SECONDS = 0.5
 """,
     "nothing is scanned any more": """
