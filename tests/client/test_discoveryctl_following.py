@@ -103,16 +103,17 @@ class TestWait:
 
     @pytest.mark.usefixtures("silent_watch")
     def test_only_its_words_are_asked_for_again_and_again(
-        self, daemon: FakeDaemon, ctl: Ctl
+        self, daemon: FakeDaemon, ctl: Ctl, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert ctl("wait", "x", "--timeout", "2.5").status == TIMED_OUT
+        monkeypatch.setattr("discoveryd.client.ctl.waiting._WORDS_SECONDS", 0.05)
+        assert ctl("wait", "x", "--timeout", "1").status == TIMED_OUT
         asked = [method for method, _ in daemon.asked()]
         assert asked.count("Resolve") == 1
         assert asked.count("Explain") > 1
 
     @pytest.mark.usefixtures("silent_watch")
     def test_nothing_that_is_said_steers_the_terminal(self, ctl: Ctl) -> None:
-        found = ctl("wait", "x", "--timeout", "0.5")
+        found = ctl("wait", "x", "--timeout", "1")
         assert found.err.count("\\u202egpt") == 2
         assert all(line.isprintable() for line in found.err.splitlines())
 

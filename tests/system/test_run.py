@@ -368,7 +368,7 @@ def test_it_drains_first_and_a_second_signal_cuts_that_short(
 def test_after_draining_the_signal_goes_on(
     host: Host, worker: Worker, run: Callable[..., Run]
 ) -> None:
-    running = run(host, *llama(worker, "--drain", "0.3"), "--", *worker.command())
+    running = run(host, *llama(worker, "--drain", "2"), "--", *worker.command())
     wait_serving(host, running)
     running.send(signal.SIGINT)
     until(lambda: drains(host), "it drains")

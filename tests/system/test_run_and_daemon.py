@@ -227,7 +227,7 @@ def test_the_place_of_a_worker_that_lives_is_not_taken(
 ) -> None:
     first = run(host, *llama(worker), "--", *worker.command())
     wait_serving(host, first)
-    second = run(host, "--timeout", "0.2", *llama(worker), "--", "sleep", "1000")
+    second = run(host, "--timeout", "2", *llama(worker), "--", "sleep", "1000")
     assert second.status() == FAILED
     second.says("is the card of another worker, which lives")
     assert urls(host) == [worker.url]

@@ -119,11 +119,11 @@ def test_a_name_that_is_not_ready_is_waited_for(host: Host, begin: Begin) -> Non
 def test_after_the_timeout_the_last_reason_is_told(host: Host, begin: Begin) -> None:
     host.put("llama", LLAMA)
     host.put("next", REFUSED)
-    waiting = begin(host.daemon.socket, "next", "--timeout", "1")
+    waiting = begin(host.daemon.socket, "next", "--timeout", "2")
     status, out = waiting.ended()
     assert (status, out) == (4, "")
     assert waiting.said()[-1].startswith(
-        'discoveryctl: next is not there after 1 s: next.json is refused: "next"'
+        'discoveryctl: next is not there after 2 s: next.json is refused: "next"'
     )
 
 

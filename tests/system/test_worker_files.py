@@ -34,7 +34,7 @@ def test_the_card_of_a_worker_that_lives_is_not_replaced(host: Host, socket: str
     with Worker(LLAMA, socket=socket) as first:
         before = Path(first.path).read_bytes()
         with pytest.raises(Taken, match="the card of another worker, which lives"):
-            Worker(LLAMA, socket=socket, patience=0.3).__enter__()
+            Worker(LLAMA, socket=socket, patience=1.0).__enter__()
         assert Path(first.path).read_bytes() == before
         assert serves(host)
 
@@ -62,7 +62,7 @@ def test_what_drains_is_replaced_and_its_end_leaves_the_successor_alone(
     first = Worker(LLAMA, socket=socket)
     with first:
         first.accept(False)
-        second = Worker(LLAMA, socket=socket, patience=0.3)
+        second = Worker(LLAMA, socket=socket, patience=20)
         second.__enter__()
         with pytest.raises(Taken, match="has been replaced"):
             first.update(LLAMA)
@@ -79,7 +79,7 @@ def test_what_drains_is_replaced_and_its_end_leaves_the_successor_alone(
 
 def test_a_card_that_depends_on_no_life_is_replaced(host: Host, socket: str) -> None:
     host.put("llama@127.0.0.1_8001", LLAMA)
-    with Worker(LLAMA, socket=socket, patience=0.3) as worker:
+    with Worker(LLAMA, socket=socket, patience=20) as worker:
         assert worker.verdict.standing == "serving"
     assert files(host) == []
 
