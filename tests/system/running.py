@@ -27,6 +27,8 @@ PROMPT_SECONDS = 20.0
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # everybody's, as /tmp is, and as safe with mkdtemp
 """Where Linux keeps files in memory, as in /run, where daemons usually have theirs."""
+ROOM_BYTES = 512 << 20
+"""What tests may need there; containers often give it less."""
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = PROMPT_SECONDS) -> None:
@@ -48,6 +50,8 @@ def short_directory() -> Iterator[Path]:
     Tests of that bring it about themselves.
     """
     memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
+    if memory and (of := os.statvfs(memory)).f_bavail * of.f_frsize < ROOM_BYTES:
+        memory = None
     directory = Path(tempfile.mkdtemp(prefix="dd-", dir=memory))
     try:
         yield directory
