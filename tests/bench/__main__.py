@@ -16,11 +16,14 @@ from tests.bench.peers import installing
 from tests.bench.table import Setup
 
 PARTS = {
-    "load": "tests.bench.load",
+    "latency": "tests.bench.latency",
     "answer-peers": "tests.bench.beside.answer",
+    "death": "tests.bench.death",
     "death-peers": "tests.bench.beside.death",
     "admission-peers": "tests.bench.beside.admission",
     "start-peers": "tests.bench.beside.start",
+    "idle": "tests.bench.idle",
+    "load": "tests.bench.load",
 }
 """The word that chooses a part, and its module; in the order in which they are run."""
 

@@ -32,7 +32,7 @@ def spread(seen: Sequence[float]) -> Spread:
 
 TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 SIZES = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
-UNITS = {*TIMES, *SIZES, "calls/s", "times", "%", "wake-ups/s", "answers", "cases"}
+UNITS = {*TIMES, *SIZES, "bytes a card", "calls/s", "/s", "%", "times", "answers", "cases"}
 """What rows are measured in. Times and sizes are shown in whichever unit suits the figure."""
 
 
