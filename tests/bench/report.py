@@ -75,7 +75,7 @@ def _ratio(ratio: float | None) -> str:
         return ""
     if ratio >= 100:
         return f"{ratio:,.0f}"
-    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.5f}".rstrip("0")
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{float(f'{ratio:.2g}'):.6f}".rstrip("0")
 
 
 def _cell(text: str) -> str:

@@ -51,7 +51,8 @@ def test_a_row_is_a_line_with_ours_beside_the_peer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "shown"), [(2e-6, "1,000"), (0.0013, "1.54"), (10.6, "0.00019"), (0.0, "")]
+    ("theirs", "shown"),
+    [(2e-6, "1,000"), (0.0013, "1.54"), (10.6, "0.00019"), (0.0234, "0.085"), (0.0, "")],
 )
 def test_a_ratio_is_readable_from_the_smallest_to_the_greatest(theirs: float, shown: str) -> None:
     row = msgspec.structs.replace(ROW, theirs=Spread(theirs, theirs, theirs, 1))
