@@ -41,22 +41,22 @@ class Store:
 
     def happen(self, event: Event) -> None:
         """Write or remove the files that an event is about."""
+        name, worker = self._name(event.key), event.key.count("/") == 3
+        record, card = self.instances / name, self.mdc / name
+        if event.what in {"comes", "has its record"} and worker:
+            write(record, instance_record(event.key))
         if event.card is not None:
-            self._come(event.key, event.card)
-            return
-        name = self._name(event.key)
-        (self.mdc / name).unlink()
-        if event.key.count("/") == 3:
-            for path in self.mdc.glob(f"{name}%2F*"):
+            write(card, self._envelope(event.key, event.card))
+        if event.what == "leaves":
+            for path in (card, *self.mdc.glob(f"{name}%2F*")):
                 path.unlink()
-            (self.instances / name).unlink()
+        if event.what in {"leaves", "loses its record"} and worker:
+            record.unlink(missing_ok=True)
 
-    def _come(self, key: str, card: Json) -> None:
+    def _envelope(self, key: str, card: Json) -> Json:
         at, suffix = "/".join(key.split("/")[:4]), key.split("/")[4:]
         suffixed = {"model_suffix": slug(suffix[0])} if suffix else {}
-        if not suffix:
-            write(self.instances / self._name(key), instance_record(at))
-        write(self.mdc / self._name(key), envelope(at, self._card | card, **suffixed))
+        return envelope(at, self._card | card, **suffixed)
 
     def _name(self, key: str) -> str:
         at, suffix = "/".join(key.split("/")[:4]), key.split("/")[4:]
@@ -83,6 +83,10 @@ class Store:
             toucher.join()
 
 
+class Hindered(Exception):
+    """The frontend cannot work here, which says nothing of its rules. The text says why."""
+
+
 class Frontend:
     """A running `dynamo.frontend`."""
 
@@ -91,9 +95,9 @@ class Frontend:
         self._log = log
 
     def check(self) -> None:
-        """Raise RuntimeError where it could not do its work, which says nothing of its rules."""
+        """Raise Hindered where it could not do its work."""
         if "Too many open files" in self._log.read_text(errors="replace"):
-            raise RuntimeError(
+            raise Hindered(
                 "Dynamo's frontend has run out of inotify instances: end other programs of this "
                 "user's, or let root raise fs.inotify.max_user_instances"
             )
@@ -140,6 +144,7 @@ def _wait_for(frontend: Frontend, process: subprocess.Popen[bytes], log: Path) -
         try:
             frontend.names()
         except OSError:
+            frontend.check()
             if process.poll() is not None or time.monotonic() > deadline:
                 text = log.read_text(errors="replace")
                 raise RuntimeError(f"Dynamo's frontend does not start:\n{text[-2000:]}") from None

@@ -99,13 +99,15 @@ def _live(lot: list[World], events: int, sides: _Sides, report: Report) -> None:
 
 
 def _agreed(sides: _Sides, patience: float) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what discoveryd lists, and the frontend once that is the same, or in the end."""
+    """Return what both list, once that is the same, or in the end: ours, then the frontend's."""
     sides.client.sync()
-    ours = frozenset(name.name for name in sides.client.list().names if name.ready)
     deadline = time.monotonic() + patience
-    while (theirs := sides.frontend.names()) != ours and time.monotonic() < deadline:
+    while True:
+        ours = frozenset(name.name for name in sides.client.list().names if name.ready)
+        theirs = sides.frontend.names()
+        if ours == theirs or time.monotonic() > deadline:
+            return ours, theirs
         time.sleep(_POLL_SECONDS)
-    return ours, theirs
 
 
 def _compare(world: World, theirs: frozenset[str], ours: frozenset[str], report: Report) -> bool:
@@ -134,7 +136,7 @@ def told(report: Report) -> str:
     lines.append(f"{len(report.differing):6} DIFFER")
     for difference in report.differing:
         for event in difference.world.history:
-            lines.append(f"    {event.key}: {event.card or 'leaves'}")
+            lines.append(f"    {event.key} {event.what} {event.card or ''}")
         lines.append(f"    Dynamo: {sorted(difference.theirs)}")
         lines.append(f"    discoveryd: {sorted(difference.ours)}")
     return "\n".join(lines)

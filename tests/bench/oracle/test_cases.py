@@ -9,7 +9,13 @@ import pytest
 
 from tests.bench.oracle import deviations, holding, ours
 from tests.bench.oracle.cases import Case, Lies, Registers, case, envelope, simpler, written
-from tests.bench.oracle.worlds import World, adapter_clash, blocked_first, order_of_builds
+from tests.bench.oracle.worlds import (
+    World,
+    adapter_clash,
+    blocked_first,
+    no_record,
+    order_of_builds,
+)
 from tests.core.reading import oracle
 
 INSTANCES = [0x10, 0x11, 0x12]
@@ -148,5 +154,7 @@ def test_worlds_hold_every_deviation_and_most_hold_none() -> None:
         for _ in range(10):
             world.next_event()
     seen = Counter(name for world in worlds for name in world.deviations)
-    assert set(seen) == {each.__name__ for each in (order_of_builds, adapter_clash, blocked_first)}
+    assert set(seen) == {
+        each.__name__ for each in (order_of_builds, adapter_clash, blocked_first, no_record)
+    }
     assert sum(not world.deviations for world in worlds) > len(worlds) / 2

@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.oracle.cases import Registers
 from tests.bench.oracle.comparing import playable
+from tests.bench.oracle.frontend import Frontend, Hindered
 from tests.bench.oracle.part import NAME, measure
 from tests.bench.oracle.runtime import Played, Runtime, Verdict
 from tests.bench.oracle.test_live import python
@@ -40,6 +41,16 @@ def test_a_runtime_that_does_not_start_says_why(tmp_path: Path) -> None:
     broken.chmod(0o755)
     with Runtime(broken) as runtime, pytest.raises(RuntimeError, match="no such module"):
         runtime.play([])
+
+
+def test_a_frontend_without_inotify_instances_is_no_verdict(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("started\n")
+    frontend = Frontend(1, log)
+    frontend.check()
+    log.write_text("Internal filesystem error: Too many open files (os error 24)\n")
+    with pytest.raises(Hindered, match="run out of inotify instances"):
+        frontend.check()
 
 
 def test_what_dynamo_could_not_play_is_left_out_for_both() -> None:

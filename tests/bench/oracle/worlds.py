@@ -10,7 +10,8 @@ alone; their numbers are those of the list in `discoveryctl help dynamo`.
 """
 
 import random
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,8 +27,13 @@ _TRIES = 20
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A card comes to a key; or, `card` being None, it leaves, a worker's with its adapters."""
+    """What happens to a key.
 
+    Its card comes; or it is written again as it was; or it leaves, a worker's with its adapters. A
+    worker's instance record alone goes, or comes back.
+    """
+
+    what: Literal["comes", "is rewritten", "leaves", "loses its record", "has its record"]
     key: str
     card: Json | None = None
 
@@ -42,19 +48,22 @@ class World:
         self.standing: dict[str, Card] = {}
         self.deviations: set[str] = set()
         self.groups: set[Group] = set()
+        self._cards: dict[str, Json] = {}
+        self._unrecorded: set[str] = set()
         self._names = [f"{self.name}{letter}" for letter in "abcd"]
         self._instance = number << 16
         self._roles = self._rng.random() < 0.2
         self._clashes = self._rng.random() < 0.15
+        self._records = self._rng.random() < 0.3
 
     def next_event(self) -> Event:
         """Return what happens next."""
         for _ in range(_TRIES):
             event = self._any_event()
-            if event.card is None or self._may_register(event):
+            if event.what != "comes" or self._may_register(event):
                 break
         else:
-            event = Event(self._rng.choice(list(self.standing)))
+            event = Event("leaves", self._rng.choice(list(self.standing)))
         self._happen(event)
         return event
 
@@ -62,15 +71,23 @@ class World:
         rng, workers = self._rng, [key for key in self.standing if key.count("/") == 3]
         if not workers or (len(workers) < _MOST_WORKERS and rng.random() < 0.5):
             self._instance += 1
-            return Event(f"{self._endpoint()}/{self._instance:x}", self._worker())
+            return Event("comes", f"{self._endpoint()}/{self._instance:x}", self._worker())
         if rng.random() < 0.4:
             at = rng.choice(workers)
             name = f"{self.name}l{rng.choice('123')}"
             if self._clashes and rng.random() < 0.5:
                 name = rng.choice(self._names)
-            card = {"display_name": name, "lora": {"name": name}}
-            return Event(f"{at}/{name}", card | {"source_path": self.standing[at].source_path})
-        return Event(rng.choice(list(self.standing)))
+            card: Json = {"display_name": name, "lora": {"name": name}}
+            card["source_path"] = self.standing[at].source_path
+            return Event("comes", f"{at}/{name}", card)
+        key, kind = rng.choice(list(self.standing)), rng.random()
+        if kind < 0.1:
+            return Event("is rewritten", key, self._cards[key])
+        if key in self._unrecorded:
+            return Event("has its record", key)
+        if self._records and kind < 0.4 and key in workers:
+            return Event("loses its record", key)
+        return Event("leaves", key)
 
     def _endpoint(self) -> str:
         return f"{self.name}n{self._rng.choice(('/c', '/c', '-v2/d'))}/e"
@@ -99,19 +116,34 @@ class World:
 
     def _happen(self, event: Event) -> None:
         self.history.append(event)
-        if event.card is not None:
-            self.standing[event.key] = card = read(event)
-            if not card.adapter:
-                self.groups.add(card.group)
-        else:
-            left = self.standing.pop(event.key)
-            for key in [key for key in self.standing if key.startswith(f"{event.key}/")]:
-                del self.standing[key]
-            if order_of_builds(list(self.standing.values()), left):
-                self.deviations.add(order_of_builds.__name__)
+        match event.what:
+            case "comes":
+                self._come(event)
+            case "leaves":
+                self._leave(event.key)
+            case "loses its record":
+                self._unrecorded.add(event.key)
+            case "has its record":
+                self._unrecorded.remove(event.key)
         for recognises in (adapter_clash, blocked_first):
             if recognises(list(self.standing.values())):
                 self.deviations.add(recognises.__name__)
+        if no_record(self.standing, self._unrecorded):
+            self.deviations.add(no_record.__name__)
+
+    def _come(self, event: Event) -> None:
+        self.standing[event.key] = card = read(event)
+        self._cards[event.key] = event.card or {}
+        if not card.adapter:
+            self.groups.add(card.group)
+
+    def _leave(self, key: str) -> None:
+        left = self.standing.pop(key)
+        self._unrecorded.discard(key)
+        for adapter in [other for other in self.standing if other.startswith(f"{key}/")]:
+            del self.standing[adapter]
+        if order_of_builds(list(self.standing.values()), left):
+            self.deviations.add(order_of_builds.__name__)
 
 
 _ROLES: tuple[Json, ...] = (
@@ -148,15 +180,14 @@ def order_of_builds(standing: list[Card], left: Card) -> bool:
 
 def adapter_clash(standing: list[Card]) -> bool:
     """7. A clash over an adapter's name blocks that adapter alone; in Dynamo its whole group."""
-    return any(
-        one.display_name in other.names and one.display_name != other.display_name
-        if not other.adapter
-        else one.display_name == other.display_name and one.source_path != other.source_path
-        for one in standing
-        if one.adapter
-        for other in standing
-        if other is not one
-    )
+    primaries = {card.key: card.display_name for card in standing if not card.adapter}
+    models: dict[str, set[str]] = {}
+    for card in standing:
+        for name in card.names:
+            # A base asks for its names as its own; an adapter for its name as its base's.
+            model = f"on {primaries.get(card.key.base)}" if card.adapter else card.display_name
+            models.setdefault(name, set()).add(model)
+    return any(card.adapter and len(models[card.display_name]) > 1 for card in standing)
 
 
 def blocked_first(standing: list[Card]) -> bool:
@@ -173,3 +204,23 @@ def blocked_first(standing: list[Card]) -> bool:
         for place, one in enumerate(bases)
         for later in bases[place + 1 :]
     )
+
+
+def no_record(standing: Mapping[str, Card], unrecorded: Collection[str]) -> bool:
+    """14. A card without its instance record has no names and no group; in Dynamo it keeps both,
+    and nobody serves them."""
+    for key in unrecorded:
+        base = standing[key]
+        lost = {at: card for at, card in standing.items() if f"{at}/".startswith(f"{key}/")}
+        names = {name for card in lost.values() for name in card.names}
+        for other in (card for at, card in standing.items() if at not in lost):
+            if other.display_name != base.display_name and names & set(other.names):
+                return True
+            if _rivals(base, other):
+                return True
+    return False
+
+
+def _rivals(base: Card, other: Card) -> bool:
+    """Whether the other is another configuration of the base's group."""
+    return not other.adapter and other.group == base.group and other.fingerprint != base.fingerprint
