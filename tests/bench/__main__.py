@@ -20,10 +20,14 @@ PARTS = {
     "answer-peers": "tests.bench.beside.answer",
     "death": "tests.bench.death",
     "death-peers": "tests.bench.beside.death",
+    "growth": "tests.bench.growth",
     "admission-peers": "tests.bench.beside.admission",
+    "start": "tests.bench.start",
     "start-peers": "tests.bench.beside.start",
+    "memory": "tests.bench.memory",
     "idle": "tests.bench.idle",
     "load": "tests.bench.load",
+    "oracle": "tests.bench.oracle.part",
 }
 """The word that chooses a part, and its module; in the order in which they are run."""
 
