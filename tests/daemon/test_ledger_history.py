@@ -4,9 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 
-from discoveryd.daemon.ledger.ledger import Ledger
+from discoveryd.daemon.ledger.ledger import LINGER_SECONDS, Ledger
 from discoveryd.daemon.ledger.rows import Event
 from discoveryd.daemon.writer import Writer
 from tests.core.cards import TORN, card
@@ -159,3 +160,21 @@ async def test_a_history_that_is_broken_is_moved_aside_with_its_ledger_and_chang
         assert len(writer.registry.files) == 2
         assert writer.answers.cursor == cursor
         assert told(await writer.ledger.history(["b"], None, 10)) == [("b", "serving")]
+
+
+async def test_without_a_ledger_the_loop_is_left_alone_once_an_event_was_told() -> None:
+    async with keeping(None) as writer:
+        applied = 0
+        apply = writer.apply
+
+        async def again() -> None:
+            nonlocal applied
+            applied += 1
+            await apply()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.ledger.run, again)
+            await put(writer, a=card("m"))
+            await anyio.sleep(3 * LINGER_SECONDS)
+            tasks.cancel_scope.cancel()
+        assert applied == 0

@@ -323,7 +323,7 @@ class Ledger:
             await self._wake.wait()
             self._wake = anyio.Event()
             await anyio.sleep(LINGER_SECONDS)
-            while self._fault or self._owed:
+            while self._file is not None and (self._fault or self._owed):
                 if self._fault:
                     await anyio.sleep(self._retry_seconds)
                 await again()
