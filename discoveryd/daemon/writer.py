@@ -31,6 +31,7 @@ from discoveryd.daemon.ledger.ledger import Ledger, Memory
 from discoveryd.daemon.ledger.rows import Event
 from discoveryd.daemon.methods import replies
 from discoveryd.daemon.waking import Sleepers
+from discoveryd.varlink import Recall
 
 SLICE_SECONDS = 0.005
 """How long the loop may be kept from everything else by judging."""
@@ -46,8 +47,9 @@ _log = logging.getLogger(__name__)
 class Writer:
     """Owns a registry and its published answers. Lives on the loop.
 
-    `tail` is the end of every reply that speaks of the present revision. While `busy`, the registry
-    must not be asked. `differences` is where watch.py keeps what it told until the next revision.
+    `recall` has the replies of Resolve that are as good as when they were made. While `busy`, the
+    registry must not be asked. `differences` is where watch.py keeps what it told until the next
+    revision.
     `listeners` are told of each change that is not empty, once it is published.
     `by_owner` is as for Registry.
     """
@@ -68,9 +70,8 @@ class Writer:
         self.listeners: list[Callable[[Change], None]] = []
         self._turn = anyio.Lock(fast_acquire=True)
         self._watchers = Sleepers()
-        self._renders: dict[str, bytes] = {}
         self.differences: dict[tuple[Cursor | None, Cursor], list[bytes]] = {}
-        self.tail = replies.tail(self.answers.cursor)
+        self.recall = Recall(replies.whole_tail(self.answers.cursor))
 
     def resume(self, memory: Memory) -> None:
         """Go on from what the ledger remembered. Before the first batch."""
@@ -78,7 +79,7 @@ class Writer:
         aliases = registry.arbiter.names.operator
         self.registry, self.answers = registry, Answers(cursor.epoch, aliases)
         self.answers.resume(cursor.revision, registry.served.values())
-        self.tail = replies.tail(self.answers.cursor)
+        self.recall.revise((), replies.whole_tail(self.answers.cursor))
         self._count()
 
     async def apply(
@@ -156,23 +157,13 @@ class Writer:
         async with self._turn:
             yield self.registry
 
-    def render(self, name: str) -> bytes | None:
-        """Return what was kept of a name's answer since the name last changed."""
-        return self._renders.get(name)
-
-    def keep(self, name: str, rendered: bytes) -> None:
-        """Keep what a name's answer was made into until the name changes."""
-        self._renders[name] = rendered
-
     async def wait_published(self) -> None:
         """Return at the next revision."""
         await self._watchers.sleep()
 
     def _announce(self, published: Published) -> None:
-        for name in published.names:
-            self._renders.pop(name, None)
         self.differences.clear()
-        self.tail = replies.tail(published.cursor)
+        self.recall.revise(published.names, replies.whole_tail(published.cursor))
 
     def _log_change(self, change: Change) -> None:
         for file in islice(change.forgotten, MOST_LOGGED):

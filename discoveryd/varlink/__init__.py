@@ -22,6 +22,7 @@ from discoveryd.varlink.errors import (
     RemoteProtocolError,
 )
 from discoveryd.varlink.messages import Call, Parameters, Reply
+from discoveryd.varlink.recall import Recall
 from discoveryd.varlink.service import Method, Prepared, Service
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "PermissionDenied",
     "Prepared",
     "ProtocolError",
+    "Recall",
     "RemoteProtocolError",
     "Reply",
     "ServerConnection",

@@ -128,7 +128,7 @@ class ServerConnection(_Connection):
     held of calls that wait for the present one, give or take one `receive_data`.
     """
 
-    __slots__ = ("_call", "_call_bytes", "_read_ahead_bytes", "_read_ahead_calls")
+    __slots__ = ("_call", "_read_ahead_bytes", "_read_ahead_calls", "frame")
 
     def __init__(
         self,
@@ -141,7 +141,8 @@ class ServerConnection(_Connection):
         self._read_ahead_calls = read_ahead_calls
         self._read_ahead_bytes = read_ahead_bytes
         self._call: Call | None = None
-        self._call_bytes = 0
+        self.frame = b""
+        """The present call as it came, without its NUL; empty where there is none."""
 
     @property
     def busy(self) -> bool:
@@ -157,7 +158,8 @@ class ServerConnection(_Connection):
     def held(self) -> int:
         """How many bytes are held of calls that are not settled: the present one and all after."""
         waiting = self._frames_bytes + len(self._frames) * FRAME_BYTES
-        return self._call_bytes + waiting + self._framer.pending
+        present = 0 if self._call is None else len(self.frame) + FRAME_BYTES
+        return present + waiting + self._framer.pending
 
     @property
     def want_data(self) -> bool:
@@ -188,7 +190,7 @@ class ServerConnection(_Connection):
         except RemoteProtocolError as error:
             self._fail(str(error))
         self._call = call
-        self._call_bytes = len(frame) + FRAME_BYTES
+        self.frame = frame
         return call
 
     def reply(self, parameters: Parameters = None, *, continues: bool = False) -> bytes:
@@ -205,6 +207,15 @@ class ServerConnection(_Connection):
             self._settle()
         return sent
 
+    def reply_encoded(self, reply: bytes) -> bytes:
+        """Answer the present call with a whole reply, NUL included, that is not looked at.
+
+        Returns what to send, as `reply` does. Raises `LocalProtocolError` without a present call.
+        """
+        call = self._present()
+        self._settle()
+        return b"" if call.oneway else reply
+
     def error(self, name: str, parameters: Parameters = None) -> bytes:
         """Fail the present call, which settles it; return what to send, b"" if it was oneway.
 
@@ -217,7 +228,7 @@ class ServerConnection(_Connection):
 
     def _settle(self) -> None:
         self._call = None
-        self._call_bytes = 0
+        self.frame = b""
 
     def _present(self) -> Call:
         if self._call is None:

@@ -31,11 +31,13 @@ class CallError(Exception):
 
     `name` is fully qualified (interface.Error). `parameters` are what the error carries; to be
     encoded as JSON when it is raised by a service, decoded from JSON when it comes from one.
+    A service sets `lasting` where every such call gets it until the next revision (recall.py).
     """
 
     def __init__(self, name: str, parameters: Mapping[str, object] | None = None) -> None:
         super().__init__(name)
         self.name = name
+        self.lasting = False
         self.parameters = dict(parameters or {})
 
 

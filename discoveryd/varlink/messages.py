@@ -32,6 +32,10 @@ Parameters = bytes | msgspec.Struct | Mapping[str, object] | None
 """What parameters may be given as. `bytes` are a JSON object, encoded already and not looked at:
 whoever made them vouches that they are one, in UTF-8 and without a raw NUL. None means none."""
 
+REPLY_HEAD = b'{"parameters":'
+REPLY_TAIL = b"}\0"
+"""What a whole reply has around its parameters, which are not empty."""
+
 _NONE = msgspec.Raw(b"{}")
 _BRACE = ord("{")
 _SHOWN = 60

@@ -21,6 +21,7 @@ from discoveryd.varlink.errors import (
     MethodNotFound,
 )
 from discoveryd.varlink.messages import Call
+from discoveryd.varlink.recall import Recall
 
 _OWN_INTERFACE = "org.varlink.service"
 
@@ -92,7 +93,8 @@ class Service:
     `vendor`, `product`, `version` and `url` are what GetInfo tells of it. `interfaces` maps names
     of interfaces to their definitions, `methods` fully qualified names to methods;
     org.varlink.service is added to both. `refused` is told of each call that gets an error, by the
-    server: the names of the method that was called and of the error.
+    server: the names of the method that was called and of the error. `recall` has the replies that
+    the server may give without asking.
 
     Raises `ValueError` for a method outside the interfaces and for parameters that would let
     unknown members pass.
@@ -108,8 +110,10 @@ class Service:
         interfaces: Mapping[str, str],
         methods: Mapping[str, Method],
         refused: Callable[[str, str], None] | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self.refused = refused
+        self.recall = Recall(b"") if recall is None else recall
         self._descriptions = {_OWN_INTERFACE: _OWN_DESCRIPTION, **interfaces}
         self._info = msgspec.json.encode(
             {

@@ -11,9 +11,10 @@ from typing import Any, Self
 
 import msgspec
 
-from discoveryd.daemon.socket.answering import Peer, Tied
+from discoveryd.daemon.socket.answering import Lasting, Peer, Tied
 from discoveryd.daemon.socket.server import Server
-from discoveryd.varlink import CallError, Method, Service
+from discoveryd.varlink import CallError, Method, Recall, Service
+from discoveryd.varlink.messages import REPLY_HEAD, REPLY_TAIL
 
 DEADLINE = 30.0
 BIG = 64 * 1024
@@ -41,6 +42,8 @@ class Toy:
         answers: dict[str, Callable[[Word, Peer, bool], object]] = {
             "Echo": self.echo,
             "Inflate": self.inflate,
+            "Known": self.known,
+            "RefuseKnown": self.refuse_known,
             "Slow": self.slow,
             "Pieces": self.pieces,
             "PiecesLater": self.pieces_later,
@@ -65,6 +68,7 @@ class Toy:
                 f"org.example.toy.{name}": Method(Word, answer, more="optional")
                 for name, answer in answers.items()
             },
+            recall=Recall(b"}" + REPLY_TAIL),
         )
 
     def publish(self) -> None:
@@ -77,6 +81,20 @@ class Toy:
 
     def inflate(self, given: Word, _peer: Peer, _more: bool) -> bytes:
         return encoded(word=given.word * BIG)
+
+    def known(self, given: Word, _peer: Peer, _more: bool) -> Lasting:
+        self.answered.append(given.word)
+        head = self.service.recall.head(given.word)
+        if head is None:
+            head = REPLY_HEAD + encoded(word=given.word)[:-1]
+            self.service.recall.keep(given.word, head)
+        return Lasting(given.word, head)
+
+    def refuse_known(self, given: Word, _peer: Peer, _more: bool) -> bytes:
+        self.answered.append(given.word)
+        refusal = CallError("org.example.toy.No", {"word": given.word})
+        refusal.lasting = True
+        raise refusal
 
     async def slow(self, given: Word, _peer: Peer, _more: bool) -> bytes:
         try:

@@ -1,6 +1,6 @@
 """What all peers together may send: who is held back, for how long, and who has to go."""
 
-from discoveryd.daemon.socket.pressure import ROOMY_READ, TIGHT_READ, Intake
+from discoveryd.daemon.socket.pressure import Intake
 
 
 class Sender:
@@ -32,7 +32,7 @@ def reading(senders: list[Sender]) -> list[bool]:
 def test_up_to_the_limit_everybody_is_read() -> None:
     intake = Intake(limit=100, share=10)
     assert all(reading(crowd(intake, 60, 40)))
-    assert len(intake.buffer) == ROOMY_READ
+    assert not intake.squeezed
 
 
 def test_over_the_limit_each_arrival_holds_back_the_largest_that_is_still_read() -> None:
@@ -46,10 +46,14 @@ def test_over_the_limit_each_arrival_holds_back_the_largest_that_is_still_read()
     assert reading(senders) == [True, False, False, False]
 
 
-def test_over_the_limit_reads_are_small() -> None:
-    intake = Intake(limit=100, share=10)
-    crowd(intake, 101)
-    assert len(intake.buffer) == TIGHT_READ
+def test_over_the_limit_reads_are_small_until_there_is_room_again() -> None:
+    told: list[bool] = []
+    intake = Intake(limit=100, share=10, squeeze=told.append)
+    (sender,) = crowd(intake, 101)
+    intake.note(sender, 90, 0.0)
+    assert told == [True]
+    intake.note(sender, 70, 0.0)
+    assert told == [True, False]
 
 
 def test_who_holds_a_fair_share_is_never_held_back() -> None:

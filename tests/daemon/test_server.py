@@ -394,7 +394,7 @@ async def test_a_peer_that_leaves_while_it_is_not_read_is_noticed(stage: Stage) 
         peer.connect(stage.path)
         peer.setblocking(False)
         peer.send(call("Slow", "never") + call("Echo", "x" * 1000) * 100)
-        await until(lambda: any(not talk._reading for talk in server._conversations))
+        await until(lambda: any(not talk.reading.on for talk in server._conversations))
     await until(lambda: server.connections == 0)
     await until(lambda: stage.toy.cancelled == 1)
 

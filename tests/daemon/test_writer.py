@@ -88,11 +88,12 @@ async def test_whoever_waits_hears_of_the_next_revision_and_of_nothing_else() ->
 async def test_what_was_rendered_of_a_name_is_forgotten_when_the_name_changes() -> None:
     writer = Writer("epoch", {})
     await writer.apply(sightings(2))
-    writer.keep("m0", b"rendered")
-    writer.keep("m1", b"rendered")
+    writer.recall.keep("m0", b"rendered")
+    writer.recall.keep("m1", b"rendered")
     await writer.apply([Sighting(file="/cards/1.json", found=None)])
-    assert writer.render("m0") == b"rendered"
-    assert writer.render("m1") is None
+    assert writer.recall.head("m0") == b"rendered"
+    assert writer.recall.head("m1") is None
+    assert writer.recall.tail == b',"cursor":{"epoch":"epoch","revision":2}}}\0'
 
 
 async def test_owners_come_to_count_in_one_revision_with_the_batch_that_brings_it() -> None:

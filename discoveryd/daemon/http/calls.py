@@ -6,7 +6,8 @@ Theory
 Only a daemon that serves HTTP counts, since nobody else would read it; without, methods are called
 as they are. Each call is timed, until its answer is there or, where that comes in pieces or is a
 stream, until it begins. Resolve is answered in so few microseconds that this would be a twentieth
-of them: it keeps its own tally, by one addition a call (api.py), and is not timed.
+of them: it keeps its own tally, by one addition a call or less (api.py, varlink/recall.py), and is
+not timed.
 
 Errors are told by whoever sends them (conversation.py), since a call may be refused before any
 method has it.
@@ -72,10 +73,10 @@ class Calls:
             self.tallies[short] = tally
         return counted
 
-    def refused(self, method: str, error: str) -> None:
-        """Count an error that a call of this method got."""
+    def refused(self, method: str, error: str, calls: int = 1) -> None:
+        """Count an error that so many calls of this method got."""
         at = (self._short.get(method, OTHER), error)
-        self.errors[at] = self.errors.get(at, 0) + 1
+        self.errors[at] = self.errors.get(at, 0) + calls
 
 
 def _counted(answer: Callable[..., object], tally: Tally) -> Callable[..., object]:

@@ -6,6 +6,7 @@ What a method may return is agreed in answering.py.
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import chain
 from typing import Protocol
@@ -14,6 +15,7 @@ import anyio.lowlevel
 import msgspec
 
 from discoveryd import __version__, interface
+from discoveryd.core.answers import Answer
 from discoveryd.core.batch import Invalid, Served, Sighting
 from discoveryd.core.card import Card, InvalidCard, Key
 from discoveryd.core.history import Cursor
@@ -37,10 +39,11 @@ from discoveryd.daemon.methods.parameters import (
 )
 from discoveryd.daemon.methods.upkeep import Steward, Upkeep
 from discoveryd.daemon.methods.watch import watch
-from discoveryd.daemon.socket.answering import Peer, Tied
+from discoveryd.daemon.socket.answering import Lasting, Peer, Tied
 from discoveryd.daemon.socket.turns import Turns
 from discoveryd.daemon.writer import Writer
 from discoveryd.varlink import CallError, InvalidParameter, Method, Service
+from discoveryd.varlink.messages import REPLY_HEAD
 
 NAME = "io.discoveryd.Models"
 
@@ -88,6 +91,7 @@ class Api:
         self._disk = disk
         self._turns = Turns()
         self._resolved = Tally(timed=False)
+        writer.recall.count = self._resolved
         self._holds = Holds(writer, keeper, disk, WHOLE_BYTES)
         self._upkeep = Upkeep(writer, disk)
 
@@ -107,6 +111,8 @@ class Api:
             "GetStatus": Method(Nothing, self._upkeep.get_status),
         }
         named = {f"{NAME}.{name}": method for name, method in methods.items()}
+        if calls is not None:
+            self._writer.recall.refused = partial(calls.refused, _RESOLVE, replies.NO_SUCH_MODEL)
         return Service(
             vendor="discoveryd",
             product="discoveryd",
@@ -115,36 +121,30 @@ class Api:
             interfaces={NAME: description()},
             methods=named if calls is None else calls.counted(named, {_RESOLVE: self._resolved}),
             refused=None if calls is None else calls.refused,
+            recall=self._writer.recall,
         )
 
     # Resolve
 
-    def resolve(self, asked: Resolve, *_: object) -> bytes | Awaitable[bytes]:
+    def resolve(self, asked: Resolve, *_: object) -> Lasting | Awaitable[bytes]:
         """Return who serves the name; rendered once after each change of it."""
         self._resolved.calls += 1
-        rendered = self._writer.render(asked.name)
-        if rendered is None:
+        recall = self._writer.recall
+        head = recall.head(asked.name)
+        if head is None:
             found = self._writer.answers.resolve(asked.name)
             if found is None:
                 return self._miss(asked.name)
-            answer, kind = found
-            resolution = {
-                "name": asked.name,
-                "kind": kind,
-                "model": answer.model,
-                "ready": answer.ready,
-                "workers": [replies.worker(served) for served in answer.workers],
-            }
-            rendered = replies.encode(resolution)[:-1]
-            if len(rendered) > WHOLE_BYTES:
-                raise replies.too_large(len(rendered), WHOLE_BYTES)
-            self._writer.keep(asked.name, rendered)
-        return rendered + self._writer.tail
+            head = _rendered(asked.name, *found)
+            recall.keep(asked.name, head)
+        return Lasting(asked.name, head)
 
     def _miss(self, name: str) -> Awaitable[bytes]:
         if self._writer.busy:
             return self._miss_later(name)
-        raise self._no_such_model(self._writer.registry, name)
+        refusal = self._no_such_model(self._writer.registry, name)
+        refusal.lasting = True
+        raise refusal
 
     async def _miss_later(self, name: str) -> bytes:
         """Wait for the batch that is being applied, since the registry must say who waits."""
@@ -303,6 +303,21 @@ class Api:
 def description() -> str:
     """Return the interface's definition, which is shipped beside the package's modules."""
     return files("discoveryd").joinpath(f"{NAME}.varlink").read_text(encoding="utf-8")
+
+
+def _rendered(name: str, answer: Answer, kind: str) -> bytes:
+    """Return the reply to Resolve up to its cursor."""
+    resolution = {
+        "name": name,
+        "kind": kind,
+        "model": answer.model,
+        "ready": answer.ready,
+        "workers": [replies.worker(served) for served in answer.workers],
+    }
+    rendered = replies.encode(resolution)[:-1]
+    if len(rendered) > WHOLE_BYTES:
+        raise replies.too_large(len(rendered), WHOLE_BYTES)
+    return REPLY_HEAD + rendered
 
 
 def _stem(file: str) -> str:

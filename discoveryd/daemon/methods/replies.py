@@ -15,12 +15,16 @@ from discoveryd.core.history import Cursor
 from discoveryd.core.verdict import Reason, Verdict
 from discoveryd.daemon.ledger.rows import Event
 from discoveryd.varlink import CallError
+from discoveryd.varlink.messages import REPLY_TAIL
 
 PIECE_BYTES = 1024 * 1024
 """The most that one piece of a long answer holds, if its items allow it."""
 
 GONE = "gone"
 """The standing of a file that is not there any more, in an event."""
+
+NO_SUCH_MODEL = "io.discoveryd.Models.NoSuchModel"
+"""The error of Resolve for a name that nobody serves."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -110,6 +114,11 @@ def name(line: NameLine) -> interface.Name:
 def tail(at: Cursor) -> bytes:
     """Return the end of a reply that has members before its cursor."""
     return b',"cursor":' + encode(cursor(at)) + b"}"
+
+
+def whole_tail(at: Cursor) -> bytes:
+    """Return the end of a whole reply, NUL included, that has members before its cursor."""
+    return tail(at) + REPLY_TAIL
 
 
 def pieces(member: str, items: Iterable[msgspec.Struct], at: Cursor) -> Iterator[bytes]:

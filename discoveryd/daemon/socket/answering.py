@@ -4,6 +4,8 @@ A method's `answer(parameters, peer, more)` is called on the loop, must not bloc
 
 - `bytes`: the reply's parameters, encoded. Written at once, together with the other replies to
   the bytes that just arrived: the hot path;
+- `Lasting`: the same, and every call in the same bytes gets it until its subject changes; the
+  service's `recall` is told, and answers those. A `CallError` that is `lasting`, likewise;
 - an awaitable of `bytes` or of an iterator: the same, later;
 - an iterator of `bytes`, at least one: pieces of one answer, for a call that set `more`. All but
   the last are sent with `continues`;
@@ -29,13 +31,27 @@ class Peer(NamedTuple):
     pid: int
 
 
+class Lasting(NamedTuple):
+    """A whole reply but for its tail, which is the recall's."""
+
+    subject: str
+    head: bytes
+
+
 class Tied(NamedTuple):
     """A stream for as long as the peer keeps its side open."""
 
     stream: AsyncIterator[bytes]
 
 
-Answer = bytes | Awaitable[bytes | Iterator[bytes]] | Iterator[bytes] | AsyncIterator[bytes] | Tied
+Answer = (
+    bytes
+    | Lasting
+    | Awaitable[bytes | Iterator[bytes]]
+    | Iterator[bytes]
+    | AsyncIterator[bytes]
+    | Tied
+)
 """What a method's `answer` returns: see above."""
 
 

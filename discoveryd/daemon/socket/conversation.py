@@ -12,19 +12,24 @@ faster than it is answered is not read once the read-ahead of its connection is 
 peers together have sent too much (pressure.py). A turn of the loop answers at most `TURN` calls of
 one peer, fewer where they take long: the others wait no longer than that.
 
+While a peer is *quiet*, that is, nothing of it is unanswered or unsent beyond the mark, what it
+sends is first looked up as it is (varlink/recall.py). What is known there is answered at once.
+
 File descriptors that a peer sends are never received: the loop reads without ancillary data, and
 the kernel drops them (UAPI.20 wants them refused; see also listening.py).
 """
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Protocol, cast
 
-from discoveryd.daemon.socket.answering import Answer, Peer, Tied, close
+from discoveryd.daemon.socket.answering import Answer, Lasting, Peer, Tied, close
 from discoveryd.daemon.socket.connected import OtherEnd
 from discoveryd.daemon.socket.pressure import Intake
+from discoveryd.daemon.socket.reading import Reading
 from discoveryd.varlink import (
     CLOSED,
     Call,
@@ -60,11 +65,16 @@ class Host(Protocol):
         ...
 
 
-class Conversation(asyncio.BufferedProtocol):
-    """Serves one connection."""
+class Conversation(asyncio.Protocol):
+    """Serves one connection, which comes on the socket `connected`; that is the transport's."""
 
     def __init__(
-        self, service: Service, connection: ServerConnection, peer: Peer, host: Host
+        self,
+        service: Service,
+        connection: ServerConnection,
+        peer: Peer,
+        host: Host,
+        connected: socket.socket,
     ) -> None:
         self.peer = peer
         self.begun = False
@@ -74,15 +84,15 @@ class Conversation(asyncio.BufferedProtocol):
         self._service = service
         self._connection = connection
         self._host = host
-        self._intake = host.intake
+        self._connected = connected
+        self._recall = service.recall
         self._transport: asyncio.Transport
         self._other_end: OtherEnd
         self._loop = asyncio.get_running_loop()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._reading = True
-        self._held = 0
-        self._held_back = False
+        self.reading = Reading(self, connection, host.intake)
+        self._quiet = True
         self._tied = False
         self._spoken = False
         self._scheduled = False
@@ -93,24 +103,27 @@ class Conversation(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
-        self._other_end = OtherEnd(self._transport, self._loop.time())
+        self._other_end = OtherEnd(self._transport, self._connected, self._loop.time())
+        self.reading.begin(self._transport)
         self.begun = True
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to read to; called by the loop."""
-        del sizehint  # an event loop's guess at what it does not know
-        return self._intake.buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Answer what can be answered at once; called by the loop."""
         self.heard = True
+        if self._quiet:
+            replies = self._recall.replies(data)
+            if replies is not None:
+                self._other_end.write(replies)
+                return
+        self._quiet = False
         if not self._finishing:
-            self._connection.receive_data(self._intake.was_read(nbytes))
+            self._connection.receive_data(data)
             self._go_on()
 
     def eof_received(self) -> bool:
         """Go on answering a peer that has only stopped sending; called by the loop."""
         self._peer_ended = True
+        self._quiet = False
         self._connection.receive_data(b"")
         if self._said_all:
             return False
@@ -125,6 +138,7 @@ class Conversation(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Stop answering until the peer has read; called by the loop."""
         self._writable.clear()
+        self._quiet = False
 
     def resume_writing(self) -> None:
         """Go on answering; called by the loop."""
@@ -136,18 +150,8 @@ class Conversation(asyncio.BufferedProtocol):
         del exc  # a peer that leaves is nothing to report
         if self.task is not None:
             self.task.cancel()
-        self._intake.forget(self, self._loop.time())
+        self.reading.end()
         self._host.ended(self)
-
-    def hold_back(self) -> None:
-        """Read no more until `let_on`."""
-        self._held_back = True
-        self._steer()
-
-    def let_on(self) -> None:
-        """Read again, if there is room for it."""
-        self._held_back = False
-        self._steer()
 
     def finish(self) -> None:
         """Answer every whole call that was read, end the streams, then half-close.
@@ -155,6 +159,7 @@ class Conversation(asyncio.BufferedProtocol):
         The connection is gone once the peer ends its side too, or by `abort`.
         """
         self._finishing = True
+        self._quiet = False
         if self.streaming and self.task is not None:
             self.task.cancel()
             self._half_close()
@@ -171,7 +176,7 @@ class Conversation(asyncio.BufferedProtocol):
         Measured from call to call, so call it often; `now` is the loop's time. It also ends the
         conversation if the peer has left while nobody was reading, and so nobody noticed.
         """
-        if (self._peer_ended or not self._reading) and self._other_end.has_left():
+        if (self._peer_ended or not self.reading.on) and self._other_end.has_left():
             self._transport.abort()
         return self._other_end.stalled_seconds(now)
 
@@ -246,6 +251,8 @@ class Conversation(asyncio.BufferedProtocol):
             answer = prepared.method.answer(prepared.parameters, self.peer, call.more)
             if type(answer) is bytes:
                 return self._connection.reply(answer)
+            if type(answer) is Lasting:
+                return self._answer_lastingly(answer)
         except CallError as error:
             return self._refuse(call.method, error)
         except Exception:  # noqa: BLE001 - whatever it is, it must not reach the others
@@ -259,6 +266,13 @@ class Conversation(asyncio.BufferedProtocol):
             self._host.stream_began(self)
         self.task = self._loop.create_task(self._work(call.method, cast("Answer", answer)))
         return b""
+
+    def _answer_lastingly(self, answer: Lasting) -> bytes:
+        call = self._connection.frame
+        reply = self._connection.reply_encoded(answer.head + self._recall.tail)
+        if reply:
+            self._recall.learn(call, answer.subject)
+        return reply
 
     async def _work(self, method: str, answer: Answer) -> None:
         """See an answer through that takes time, then go on with the next call."""
@@ -310,7 +324,11 @@ class Conversation(asyncio.BufferedProtocol):
     def _refuse(self, method: str, error: CallError) -> bytes:
         if self._service.refused is not None:
             self._service.refused(method, error.name)
-        return self._connection.error(error.name, error.parameters)
+        call = self._connection.frame
+        reply = self._connection.error(error.name, error.parameters)
+        if error.lasting and reply:
+            self._recall.learn_refusal(call, reply)
+        return reply
 
     def _fail(self, method: str) -> None:
         _log.exception("answering %s failed: this is a bug; the connection is closed", method)
@@ -325,23 +343,8 @@ class Conversation(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         self._transport.write_eof()
-        if not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
+        self.reading.wait_for_the_end()
 
     def _read_on(self) -> None:
-        """Read as long as there is room for what is read."""
-        held = self._connection.held
-        if held != self._held:
-            self._held = held
-            self._intake.note(self, held, self._loop.time())
-        self._steer()
-
-    def _steer(self) -> None:
-        wanted = self._connection.want_data and not self._held_back
-        if wanted != self._reading and not self._said_all and not self._transport.is_closing():
-            self._reading = wanted
-            if wanted:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
+        settled = self.reading.go_on() and self._writable.is_set()
+        self._quiet = settled and not (self._finishing or self._peer_ended)

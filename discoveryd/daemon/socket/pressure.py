@@ -6,7 +6,8 @@ Theory
 Each connection is bounded by itself: one call, and a read-ahead. Thousands of them are not, so what
 they hold is added up. While the sum is over the limit,
 
-- reads are small, so that however many peers send at once, little is added;
+- reads are small, so that however many peers send at once, little is added (`squeeze` is told, and
+  again once enough has been answered);
 - with each arrival the largest of those that are still read is *held back*: not read any more. Who
   holds no more than a fair share, the limit divided by how many there may be, never is. So peers
   with ordinary calls notice nothing;
@@ -24,9 +25,9 @@ connections: they have stopped in the middle of a call, or ask behind a stream t
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
-ROOMY_READ = 64 * 1024
 TIGHT_READ = 4 * 1024
 _RELIEF = 0.75
 _IDLE_SECONDS = 0.1
@@ -50,13 +51,18 @@ class Intake:
     """Adds up what connections hold of unanswered calls, and holds them back.
 
     `limit` bytes over all of them and an eighth more, give or take one call, and a `share` and a
-    small read of each.
-    One buffer serves all reads, each of which is over before the next begins. `now` is the loop's
-    time throughout.
+    small read of each. `squeeze` is called with whether reads are to be small, when that changes.
+    One buffer serves all small reads, each of which is over before the next begins. `now` is the
+    loop's time throughout.
     """
 
-    def __init__(self, *, limit: int, share: int) -> None:
+    def __init__(
+        self, *, limit: int, share: int, squeeze: Callable[[bool], None] | None = None
+    ) -> None:
         self.total = 0
+        self.squeezed = False
+        self.buffer = memoryview(bytearray(TIGHT_READ))
+        self._squeeze = squeeze
         self._limit = limit
         self._share = share
         self._held: dict[Source, int] = {}
@@ -66,21 +72,15 @@ class Intake:
         self._favoured: Source | None = None
         self._favoured_at = self._moved_at = 0.0
         self._answered: Source | None = None
-        self._buffer = memoryview(bytearray(ROOMY_READ))
 
     @property
     def tight(self) -> bool:
         """Whether the limit is exceeded."""
         return self.total > self._limit
 
-    @property
-    def buffer(self) -> memoryview:
-        """Where the next read goes."""
-        return self._buffer[:TIGHT_READ] if self.tight else self._buffer
-
     def was_read(self, count: int) -> bytes:
-        """Return the bytes that were just read there."""
-        return bytes(self._buffer[:count])
+        """Return the bytes that were just read into the buffer."""
+        return bytes(self.buffer[:count])
 
     def note(self, source: Source, held: int, now: float) -> None:
         """Take note that this one holds `held` bytes now."""
@@ -137,11 +137,19 @@ class Intake:
 
     def _react(self, now: float) -> None:
         if self.tight:
+            self._set_squeezed(True)
             self._hold_back_largest(now)
         if self.total <= self._limit * _RELIEF:
+            self._set_squeezed(False)
             self._let_all_on()
         elif self._back:
             self._pass_favour_on(now)
+
+    def _set_squeezed(self, squeezed: bool) -> None:
+        if squeezed != self.squeezed:
+            self.squeezed = squeezed
+            if self._squeeze is not None:
+                self._squeeze(squeezed)
 
     def _sort_in(self, source: Source) -> None:
         if source not in self._since and self._held.get(source, 0) > self._share:

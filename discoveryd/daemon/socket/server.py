@@ -24,6 +24,7 @@ from discoveryd.daemon.socket.answering import Peer
 from discoveryd.daemon.socket.conversation import Conversation
 from discoveryd.daemon.socket.crowd import Crowd
 from discoveryd.daemon.socket.pressure import Intake
+from discoveryd.daemon.socket.reading import Reading
 from discoveryd.varlink import ServerConnection, Service
 
 FRAME_LIMIT = MAX_BYTES + 64 * 1024
@@ -73,7 +74,9 @@ class Server:
         output_limit: int = 256 * 1024 * 1024,
         stall_seconds: float = 30.0,
     ) -> None:
-        self.intake = Intake(limit=input_limit, share=input_limit // connection_limit)
+        self.intake = Intake(
+            limit=input_limit, share=input_limit // connection_limit, squeeze=self._squeeze
+        )
         self._service = service
         self._frame_limit = frame_limit
         self._read_ahead_calls = read_ahead_calls
@@ -198,7 +201,7 @@ class Server:
             connected.close()
             self._say_seldom("refusal", "connections are closed at once: %s", refusal)
             return True
-        conversation = self._converse(Peer(uid, gid, pid))
+        conversation = self._converse(Peer(uid, gid, pid), connected)
         task = self._loop.create_task(self._begin(conversation, connected))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
@@ -215,13 +218,13 @@ class Server:
         if listening in self._listening:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _converse(self, peer: Peer) -> Conversation:
+    def _converse(self, peer: Peer, connected: socket.socket) -> Conversation:
         connection = ServerConnection(
             frame_limit=self._frame_limit,
             read_ahead_calls=self._read_ahead_calls,
             read_ahead_bytes=self._read_ahead_bytes,
         )
-        conversation = Conversation(self._service, connection, peer, self)
+        conversation = Conversation(self._service, connection, peer, self, connected)
         self._crowd.enter(peer.uid)
         self._conversations.add(conversation)
         self._nobody.clear()
@@ -237,6 +240,10 @@ class Server:
             self.ended(conversation)
 
     # The slow
+
+    def _squeeze(self, tight: bool) -> None:
+        for conversation in self._conversations:
+            conversation.reading.squeeze(tight=tight)
 
     def _look_after(self) -> None:
         now = self._loop.time()
@@ -256,10 +263,14 @@ class Server:
                 ended.append(conversation)
         self._end(ended, "has read nothing for too long")
         late = [
-            source
-            for source in self.intake.overdue(now, self._stall_seconds)
+            conversation
+            for conversation in self._conversations.intersection(
+                source.protocol
+                for source in self.intake.overdue(now, self._stall_seconds)
+                if isinstance(source, Reading)
+            )
             # Who waits for an answer is not in the way: it is coming.
-            if isinstance(source, Conversation) and not source.answering
+            if not conversation.answering
         ]
         self._end(late, "keeps too much unfinished")
         self._tick = self._loop.call_later(self._stall_seconds / _LOOKS, self._look_after)
