@@ -1,78 +1,283 @@
-"""How many calls of Resolve one connection gets answered: `python -m tests.bench.resolve`.
+"""How fast names are resolved, beside Redis' GET and etcd's range read, by one client in C.
 
-The daemon has one processor, the client another. Known and unknown names take turns, so that what
-else the machine does meets both; each line is the median of the rounds, and their range.
+The servers have one processor, the client another; etcd's threads have both, as they want. Ours and
+theirs take turns. A key of Redis is a name, its value as long as our reply. A table has as many
+names as it says, all asked for in turn: an answer that is only fast again and again shows.
 """
 
-import statistics
-import sys
+import contextlib
+import threading
 import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+import anyio
+
+from discoveryd.client import AsyncClient, Client
 from tests.bench import daemons
+from tests.bench.peers import etcd, redis
+from tests.bench.peers.children import Missing
+from tests.bench.table import Row, Setup, spread
+from tests.bench.volley import Counted, Volley
 
-BATCHES = (16, 64)
-CARDS = 100
-ROUNDS = 7
-ROUND_SECONDS = 0.6
-
-KNOWN = daemons.call("Resolve", name="acme/model-50")
-UNKNOWN = daemons.call("Resolve", name="acme/model-none")
-
-
-class Rates(NamedTuple):
-    """One rate a round."""
-
-    known: list[daemons.Rate]
-    unknown: list[daemons.Rate]
-
-
-def measure(
-    daemon: daemons.Daemon, *, batch: int, rounds: int = ROUNDS, seconds: float = ROUND_SECONDS
-) -> Rates:
-    """Ask for one known and one unknown name in turns."""
-    rates = Rates([], [])
-    for _ in range(rounds):
-        for frame, kept in ((KNOWN, rates.known), (UNKNOWN, rates.unknown)):
-            kept.append(daemons.pipelined(daemon, frame, batch=batch, seconds=seconds))
-    return rates
+NAME = "resolve"
+TABLES, QUICK_TABLES = (10, 1_000, 100_000), (10, 100)
+ROUNDS, ROUND_SECONDS = 7, 0.8
+QUICK_ROUND_SECONDS = 0.1
+CALLS, QUICK_CALLS = 5_000, 100
+REWRITES_A_SECOND = 50
+BLOCKING_TARGET_US = 20.0
+REDIS, ETCD = "redis-server GET", "etcd's range read, by its gateway"
+ETCD_LEAST = 10.0
 
 
-def one_at_a_time(daemon: daemons.Daemon, calls: int = 5_000) -> list[float]:
-    """Return how many microseconds each of many blocking calls took."""
-    taken: list[float] = []
+class Load(NamedTuple):
+    """How a server is asked."""
+
+    connections: int
+    pipeline: int
+
+    def __str__(self) -> str:
+        each = "one at a time" if self.pipeline == 1 else f"{self.pipeline} at a time"
+        return f"{self.connections} connection{'s'[: self.connections > 1]}, {each}"
+
+
+USUAL = Load(16, 1)
+LOADS = {Load(1, 1): 1.0, USUAL: 1.0, Load(50, 1): 1.0, Load(16, 16): 0.8}
+"""With how many times the peer's speed is promised."""
+
+
+class Side(NamedTuple):
+    """What is asked of whom; `expected` is which part of the answers is an error or nil."""
+
+    ask: Callable[[Load, float], Counted]
+    expected: float = 0.0
+
+
+class Rival(NamedTuple):
+    """Whom ours is measured beside: `side` may say why it is missing, `least` is the promise."""
+
+    peer: str
+    side: Side | str
+    least: float | None = None
+
+
+class Bench:
+    """One daemon with its table, Redis with the same, and the client."""
+
+    def __init__(self, setup: Setup, place: Path, count: int) -> None:
+        self.setup = setup
+        self.place = place
+        self.count = count
+        self.server_core, client_core = daemons.two_cores()
+        self.volley = Volley(place, client_core)
+
+    def ours(
+        self, daemon: daemons.Daemon, name: Callable[[int], str], *, missing: bool = False
+    ) -> Side:
+        """Return our side: Resolve of the names of all numbers."""
+        frames = self.volley.frames(
+            daemons.call("Resolve", name=name(number)) for number in range(self.count)
+        )
+
+        def ask(load: Load, seconds: float) -> Counted:
+            return self.volley.ask(
+                "varlink", daemon.socket_path, frames, **load._asdict(), seconds=seconds
+            )
+
+        return Side(ask, float(missing))
+
+    def redis(self, at: Path, name: Callable[[int], str], *, missing: bool = False) -> Side:
+        """Return Redis' side: GET of the same."""
+        keys = (name(number).encode() for number in range(self.count))
+        frames = self.volley.frames(redis.command(b"GET", key) for key in keys)
+
+        def ask(load: Load, seconds: float) -> Counted:
+            return self.volley.ask("redis", at, frames, **load._asdict(), seconds=seconds)
+
+        return Side(ask, float(missing))
+
+    def etcd(self, server: etcd.Etcd, value: bytes) -> Side:
+        """Return etcd's side: a range read of one key, by its gateway."""
+        names = [b64encode(primary(number).encode()).decode() for number in range(self.count)]
+        for name in names:
+            server.call("kv/put", key=name, value=b64encode(value).decode())
+        frames = self.volley.frames(_post(b'{"key":"%b"}' % name.encode()) for name in names)
+
+        def ask(load: Load, seconds: float) -> Counted:
+            return self.volley.ask("http", server.port, frames, **load._asdict(), seconds=seconds)
+
+        return Side(ask)
+
+    def row(self, what: str, load: Load, ours: Side, rival: Rival) -> Row:
+        """Measure both in turns."""
+        here: list[float] = []
+        there: list[float] = []
+        missing = rival.side if isinstance(rival.side, str) else None
+        for _ in range(1 if self.setup.quick else ROUNDS):
+            here.append(self._rate(ours, load))
+            if isinstance(rival.side, Side) and missing is None:
+                try:
+                    there.append(self._rate(rival.side, load))
+                except Missing as why:
+                    missing = str(why)
+        seen = spread(here)
+        theirs = spread(there) if missing is None else None
+        met = None
+        if rival.least is not None and theirs is not None:
+            met = seen.median >= rival.least * theirs.median
+        return Row(
+            part=NAME,
+            what=f"{what}, {self.count:,} names, {load}",
+            unit="calls/s",
+            ours=seen,
+            better="more",
+            peer=rival.peer,
+            theirs=theirs,
+            target=None if rival.least is None else f"at least {rival.least:g} x the peer",
+            met=met,
+            missing=missing,
+        )
+
+    def _rate(self, side: Side, load: Load) -> float:
+        counted = side.ask(load, QUICK_ROUND_SECONDS if self.setup.quick else ROUND_SECONDS)
+        if counted.failed != side.expected * counted.calls:
+            raise RuntimeError(f"{counted.failed} of {counted.calls} answers are errors")
+        return counted.calls_per_second
+
+
+def measure(setup: Setup) -> Iterator[Row]:
+    """Yield the rows of each table."""
+    tables = QUICK_TABLES if setup.quick else TABLES
+    for count in tables:
+        with daemons.workplace() as place:
+            try:
+                bench = Bench(setup, place, count)
+            except Missing as why:
+                what = f"Resolve, {count:,} names"
+                yield Row(part=NAME, what=what, unit="calls/s", ours=None, missing=str(why))
+                continue
+            for number in range(count):
+                (place / "cards" / f"{number}.json").write_bytes(daemons.flat_card(number))
+            with daemons.running(place, core=bench.server_core) as daemon:
+                yield from _rows(bench, daemon, whole=count == tables[1])
+
+
+def primary(number: int) -> str:
+    """Return the primary name of a card."""
+    return f"acme/model-{number}"
+
+
+def alias(number: int) -> str:
+    """Return the alias of a card."""
+    return f"model-{number}-0"
+
+
+def nobody(number: int) -> str:
+    """Return a name that nobody serves."""
+    return f"acme/model-{number}-none"
+
+
+def _rows(bench: Bench, daemon: daemons.Daemon, *, whole: bool) -> Iterator[Row]:
+    """Yield the rows of one table: all that there are of one, of the others only the usual."""
     with daemon.connect() as connection:
+        value = daemons.ask(connection, daemons.call("Resolve", name=primary(0)))
+    ours = bench.ours(daemon, primary)
+    with contextlib.ExitStack() as running:
+        hits: Side | str
+        aliases: Side | str
+        misses: Side | str
+        try:
+            at = running.enter_context(redis.running(bench.place, core=bench.server_core))
+            names = [name(number) for name in (primary, alias) for number in range(bench.count)]
+            redis.fill(at, dict.fromkeys(names, value))
+        except Missing as why:
+            hits = aliases = misses = str(why)
+        else:
+            hits, aliases = bench.redis(at, primary), bench.redis(at, alias)
+            misses = bench.redis(at, nobody, missing=True)
+        for load, least in LOADS.items() if whole else ((USUAL, LOADS[USUAL]),):
+            yield bench.row("Resolve", load, ours, Rival(REDIS, hits, least))
+        if not whole:
+            return
+        by_alias, unknown = bench.ours(daemon, alias), bench.ours(daemon, nobody, missing=True)
+        yield bench.row("Resolve of aliases", USUAL, by_alias, Rival(REDIS, aliases))
+        yield bench.row("Resolve of unknown names", USUAL, unknown, Rival(REDIS, misses))
+        with _changing(daemon, bench.count):
+            what = f"Resolve while {REWRITES_A_SECOND} cards a second change"
+            yield bench.row(what, USUAL, ours, Rival(REDIS, hits))
+    with contextlib.ExitStack() as running:
+        ranges: Side | str
+        try:
+            server = running.enter_context(etcd.running(bench.place))
+            ranges = bench.etcd(server, value)
+        except Missing as why:
+            ranges = str(why)
+        yield bench.row("Resolve", USUAL, ours, Rival(ETCD, ranges, ETCD_LEAST))
+    yield from _from_python(bench, daemon)
+
+
+def _from_python(bench: Bench, daemon: daemons.Daemon) -> Iterator[Row]:
+    calls = QUICK_CALLS if bench.setup.quick else CALLS
+    _, client_core = daemons.two_cores()
+    with daemons.pinned(client_core):
+        blocking = spread(_blocking(daemon, calls))
+        awaited = spread(anyio.run(_awaiting, daemon, calls))
+    yield Row(
+        part=NAME,
+        what="Resolve by discoveryd.client, blocking",
+        unit="us",
+        ours=blocking,
+        target=f"at most {BLOCKING_TARGET_US:g} us",
+        met=blocking.median <= BLOCKING_TARGET_US,
+    )
+    yield Row(part=NAME, what="Resolve by discoveryd.client, async", unit="us", ours=awaited)
+
+
+def _blocking(daemon: daemons.Daemon, calls: int) -> list[float]:
+    taken: list[float] = []
+    with Client(str(daemon.socket_path)) as client:
         for _ in range(calls):
             began = time.perf_counter()
-            daemons.ask(connection, KNOWN)
-            taken.append((time.perf_counter() - began) * 1e6)
+            client.resolve(primary(0))
+            taken.append(1e6 * (time.perf_counter() - began))
     return taken
 
 
-def main() -> None:
-    """Print the table."""
-    daemon_core, client_core = daemons.two_cores()
-    with daemons.workplace() as place:
-        for number in range(CARDS):
-            (place / "cards" / f"{number}.json").write_bytes(daemons.flat_card(number))
-        with daemons.running(place, core=daemon_core) as daemon, daemons.pinned(client_core):
-            for batch in BATCHES:
-                rates = measure(daemon, batch=batch)
-                for what, seen in zip(rates._fields, rates, strict=True):
-                    name = f"{what} name, {batch} at a time"
-                    say(name, [rate.on_the_wall for rate in seen], "calls/s")
-                    say("", [rate.of_its_time for rate in seen], "calls/s of its own time")
-            say("known name, one blocking call", one_at_a_time(daemon), "us")
+async def _awaiting(daemon: daemons.Daemon, calls: int) -> list[float]:
+    taken: list[float] = []
+    async with AsyncClient(str(daemon.socket_path)) as client:
+        for _ in range(calls):
+            began = time.perf_counter()
+            await client.resolve(primary(0))
+            taken.append(1e6 * (time.perf_counter() - began))
+    return taken
 
 
-def say(what: str, seen: list[float], unit: str) -> None:
-    """Print one line: the median, and the range without the highest and lowest twentieth."""
-    ordered = sorted(seen)
-    cut = len(ordered) // 20
-    low, high = ordered[cut], ordered[-1 - cut]
-    median = statistics.median(ordered)
-    sys.stdout.write(f"{what:34} {median:9.1f} {unit} ({low:.1f} to {high:.1f})\n")
+@contextlib.contextmanager
+def _changing(daemon: daemons.Daemon, count: int) -> Iterator[None]:
+    """Rewrite one card after another meanwhile, in the pace of the clock."""
+    ended = threading.Event()
+
+    def rewrite() -> None:
+        turn = 0
+        while not ended.wait(1 / REWRITES_A_SECOND):
+            number = turn % count
+            content = daemons.flat_card(number).replace(b'"1"', b'"%d"' % turn)
+            daemon.put(f"{number}.json", content)
+            turn += 1
+
+    writing = threading.Thread(target=rewrite)
+    writing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writing.join()
 
 
-if __name__ == "__main__":
-    main()
+def _post(body: bytes) -> bytes:
+    head = b"POST /v3/kv/range HTTP/1.1\r\nHost: etcd\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body

@@ -1,20 +1,25 @@
-/* Asks over many connections at once, and counts: the benchmark's one client of Unix sockets.
+/* Asks over many connections at once, and counts: the benchmark's one client of all servers.
  *
- *     volley varlink|redis SOCKET CONNECTIONS PIPELINE SECONDS FRAMES
+ *     volley varlink|redis|http PLACE CONNECTIONS PIPELINE SECONDS FRAMES
  *
+ * PLACE is the path of a Unix socket, or a TCP port of loopback.
  * FRAMES is a file of calls made beforehand, each behind its length (four bytes, the lowest
  * first). They are sent in turn, round and round, over all connections together. Each connection
  * sends PIPELINE of them in one write and, when all are answered, the next as many, the way
  * redis-benchmark does it. Replies are told apart by their protocol: Varlink's end with a NUL,
- * Redis' begin with their length. A tenth of the time goes by before anything counts.
+ * Redis' begin with their length, and HTTP's say it in a header. A tenth of the time goes by before
+ * anything counts.
  *
  * Printed is one line of JSON: calls per second, the median and the 99th in a hundred of the times
  * from a call to its answer, in microseconds, and how many of the answers were errors (Varlink) or
- * nil (Redis). Whatever else goes wrong ends it with a message and status 1.
+ * nil (Redis); HTTP's must all be 200. Whatever else goes wrong ends it with a message and status 1.
  */
 
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,8 +47,8 @@ struct connection {
     int descriptor;
     int awaited;       /* replies that are still to come */
     uint64_t sent_at;
-    size_t skip;       /* Redis: bytes that are left of a value and its line end */
-    char line[64];     /* Redis: the beginning of a reply that has not come whole */
+    size_t skip;       /* Redis: what is left of a value and its line end; HTTP: of a body */
+    char line[1024];   /* Redis, HTTP: the head of a reply that has not come whole */
     size_t line_size;
     int midway;        /* Varlink: the first byte of a reply has been seen already */
 };
@@ -99,6 +104,18 @@ static size_t read_frames(const char *path)
     if (!frame_count)
         give_up("%s: there are no frames in it", path);
     return largest;
+}
+
+static int connected_to_port(unsigned port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (descriptor < 0 || connect(descriptor, (struct sockaddr *)&address, sizeof address) < 0 ||
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0)
+        give_up("port %u: %s", port, strerror(errno));
+    return descriptor;
 }
 
 static int connected(const char *path)
@@ -186,6 +203,36 @@ static int redis_replies(struct connection *from, const char *at, const char *en
     return replies;
 }
 
+static int http_replies(struct connection *from, const char *at, const char *end)
+{
+    int replies = 0;
+
+    while (at < end) {
+        const char *length;
+        if (from->skip) {
+            size_t left = (size_t)(end - at);
+            size_t part = from->skip < left ? from->skip : left;
+            at += part;
+            from->skip -= part;
+            replies += !from->skip;
+            continue;
+        }
+        if (from->line_size == sizeof from->line - 1)
+            give_up("the server's answer has a long head");
+        from->line[from->line_size++] = *at++;
+        from->line[from->line_size] = 0;
+        if (from->line_size < 4 || strcmp(from->line + from->line_size - 4, "\r\n\r\n"))
+            continue;
+        length = strcasestr(from->line, "\r\nContent-Length: ");
+        if (strncmp(from->line, "HTTP/1.1 200 ", 13) || !length)
+            give_up("the server answered %s", from->line);
+        from->skip = strtoul(length + 18, NULL, 10);
+        from->line_size = 0;
+        replies += !from->skip;
+    }
+    return replies;
+}
+
 static void count(const struct connection *from, int replies)
 {
     uint64_t class = (now() - from->sent_at) / CLASS_NANOSECONDS;
@@ -216,7 +263,9 @@ int main(int count_of_arguments, char **arguments)
 
     if (count_of_arguments != 7)
         give_up("PROTOCOL SOCKET CONNECTIONS PIPELINE SECONDS FRAMES");
-    replies = strcmp(arguments[1], "redis") ? varlink_replies : redis_replies;
+    replies = !strcmp(arguments[1], "varlink") ? varlink_replies
+              : !strcmp(arguments[1], "redis") ? redis_replies
+                                               : http_replies;
     connection_count = atoi(arguments[3]);
     pipeline = atoi(arguments[4]);
     if (connection_count < 1 || pipeline < 1)
@@ -228,7 +277,9 @@ int main(int count_of_arguments, char **arguments)
         give_up("there is no memory");
     for (int i = 0; i < connection_count; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
-        connections[i].descriptor = connected(arguments[2]);
+        connections[i].descriptor = strchr(arguments[2], '/')
+                                        ? connected(arguments[2])
+                                        : connected_to_port((unsigned)atoi(arguments[2]));
         if (epoll_ctl(poll, EPOLL_CTL_ADD, connections[i].descriptor, &event) < 0)
             give_up("%s", strerror(errno));
     }

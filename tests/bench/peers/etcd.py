@@ -24,6 +24,7 @@ class Etcd:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
+        self.port = asked.port
 
     def call(self, path: str, **members: object) -> dict[str, Any]:
         """Return the answer to one call of the gateway."""
