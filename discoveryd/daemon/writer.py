@@ -157,9 +157,9 @@ class Writer:
         async with self._turn:
             yield self.registry
 
-    async def wait_published(self) -> None:
-        """Return at the next revision."""
-        await self._watchers.sleep()
+    async def wait_published(self, seconds: float | None = None) -> bool:
+        """Return True at the next revision; False after so many seconds, if they are given."""
+        return await self._watchers.sleep(seconds)
 
     def _announce(self, published: Published) -> None:
         self.differences.clear()

@@ -70,3 +70,18 @@ async def test_who_gives_up_costs_nothing_any_more(at_once: int) -> None:
         with anyio.move_on_after(0):
             await sleepers.sleep()
     assert not sleepers._sleeping
+
+
+async def test_sleep_says_whether_it_was_woken_or_has_waited_long_enough() -> None:
+    sleepers = Sleepers()
+    woken: list[bool] = []
+
+    async def sleep(seconds: float) -> None:
+        woken.append(await sleepers.sleep(seconds))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sleep, 600.0)
+        await sleep(0.0)
+        await sleepers.wake()
+    assert woken == [False, True]
+    assert not sleepers._sleeping

@@ -18,8 +18,6 @@ name is not in the history: what it was told and does not answer any more is rem
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import chain, islice
 
-import anyio
-
 from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Served
 from discoveryd.core.card import Key
@@ -56,11 +54,7 @@ async def watch(
             first, at = False, now
             if writer.answers.cursor != now:
                 continue
-        changed = False
-        with anyio.move_on_after(heartbeat):
-            await writer.wait_published()
-            changed = True
-        if not changed:
+        if not await writer.wait_published(heartbeat):
             yield _reply(writer.answers.cursor)
 
 
