@@ -14,39 +14,23 @@ import termios
 
 
 class OtherEnd:
-    """The peer of one transport on one socket. `now` is the loop's time throughout.
+    """The peer of one transport, which stays the caller's. `now` is the loop's time throughout.
 
-    All that is sent has to go through `write`, since what was taken is known by what is left. Both
-    stay the caller's.
+    All that is sent has to go through `write`, since what was taken is known by what is left.
     """
 
-    def __init__(self, transport: asyncio.Transport, connected: socket.socket, now: float) -> None:
+    def __init__(self, transport: asyncio.Transport, now: float) -> None:
         self._transport = transport
-        self._socket = connected
-        self._size = transport.get_write_buffer_size
-        self._send = connected.send
+        self._socket: socket.socket = transport.get_extra_info("socket")
         self._written = 0
         self._taken = (0, 0)
         self._taken_at = now
 
     def write(self, frames: bytes) -> None:
-        """Send this, unless the connection is ending.
-
-        A loop would collect it, and send it when it has nothing else to do. Where nothing waits the
-        kernel takes it at once; what it does not take is the loop's.
-        """
-        if not frames or self._transport.is_closing():
-            return
-        self._written += len(frames)
-        if not self._size():
-            try:
-                taken = self._send(frames)
-            except OSError:  # whatever it is, the loop will find out
-                taken = 0
-            if taken == len(frames):
-                return
-            frames = frames[taken:]
-        self._transport.write(frames)
+        """Send this, unless the connection is ending."""
+        if frames and not self._transport.is_closing():
+            self._written += len(frames)
+            self._transport.write(frames)
 
     @property
     def waiting(self) -> int:

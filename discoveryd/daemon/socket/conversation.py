@@ -12,8 +12,9 @@ faster than it is answered is not read once the read-ahead of its connection is 
 peers together have sent too much (pressure.py). A turn of the loop answers at most `TURN` calls of
 one peer, fewer where they take long: the others wait no longer than that.
 
-While a peer is *quiet*, that is, nothing of it is unanswered or unsent beyond the mark, what it
-sends is first looked up as it is (varlink/recall.py). What is known there is answered at once.
+While a peer is *quiet*, that is, nothing of it is unanswered and what is unsent is below the mark,
+what it sends is first looked up as it is (varlink/recall.py). What is known there is answered at
+once.
 
 File descriptors that a peer sends are never received: the loop reads without ancillary data, and
 the kernel drops them (UAPI.20 wants them refused; see also listening.py).
@@ -21,7 +22,6 @@ the kernel drops them (UAPI.20 wants them refused; see also listening.py).
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Protocol, cast
@@ -66,15 +66,10 @@ class Host(Protocol):
 
 
 class Conversation(asyncio.Protocol):
-    """Serves one connection, which comes on the socket `connected`; that is the transport's."""
+    """Serves one connection."""
 
     def __init__(
-        self,
-        service: Service,
-        connection: ServerConnection,
-        peer: Peer,
-        host: Host,
-        connected: socket.socket,
+        self, service: Service, connection: ServerConnection, peer: Peer, host: Host
     ) -> None:
         self.peer = peer
         self.begun = False
@@ -84,7 +79,6 @@ class Conversation(asyncio.Protocol):
         self._service = service
         self._connection = connection
         self._host = host
-        self._connected = connected
         self._recall = service.recall
         self._transport: asyncio.Transport
         self._other_end: OtherEnd
@@ -103,7 +97,7 @@ class Conversation(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
-        self._other_end = OtherEnd(self._transport, self._connected, self._loop.time())
+        self._other_end = OtherEnd(self._transport, self._loop.time())
         self.reading.begin(self._transport)
         self.begun = True
 

@@ -201,7 +201,7 @@ class Server:
             connected.close()
             self._say_seldom("refusal", "connections are closed at once: %s", refusal)
             return True
-        conversation = self._converse(Peer(uid, gid, pid), connected)
+        conversation = self._converse(Peer(uid, gid, pid))
         task = self._loop.create_task(self._begin(conversation, connected))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
@@ -218,13 +218,13 @@ class Server:
         if listening in self._listening:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _converse(self, peer: Peer, connected: socket.socket) -> Conversation:
+    def _converse(self, peer: Peer) -> Conversation:
         connection = ServerConnection(
             frame_limit=self._frame_limit,
             read_ahead_calls=self._read_ahead_calls,
             read_ahead_bytes=self._read_ahead_bytes,
         )
-        conversation = Conversation(self._service, connection, peer, self, connected)
+        conversation = Conversation(self._service, connection, peer, self)
         self._crowd.enter(peer.uid)
         self._conversations.add(conversation)
         self._nobody.clear()
