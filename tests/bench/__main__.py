@@ -16,6 +16,7 @@ from tests.bench.peers import installing
 from tests.bench.table import Setup
 
 PARTS = {
+    "resolve": "tests.bench.resolve",
     "latency": "tests.bench.latency",
     "answer-peers": "tests.bench.beside.answer",
     "death": "tests.bench.death",
@@ -25,6 +26,7 @@ PARTS = {
     "start": "tests.bench.start",
     "start-peers": "tests.bench.beside.start",
     "memory": "tests.bench.memory",
+    "fanout": "tests.bench.fanout",
     "idle": "tests.bench.idle",
     "load": "tests.bench.load",
     "oracle": "tests.bench.oracle.part",
