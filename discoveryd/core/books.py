@@ -141,7 +141,7 @@ class Books:
 
         In small steps, all of which must be taken.
         """
-        self.groups.forget_empty()
+        yield from self.groups.forget_empty()
         for place in self._stirred:
             yield
             cards = self.registered.get(place)

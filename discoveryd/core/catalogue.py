@@ -139,9 +139,13 @@ class Groups:
         del self[group].courtesies[key]
         self._emptied[group, None] = None
 
-    def forget_empty(self) -> None:
-        """End a batch: cohorts without members, and groups without anything, are forgotten."""
+    def forget_empty(self) -> Iterator[None]:
+        """End a batch: cohorts without members, and groups without anything, are forgotten.
+
+        In small steps, all of which must be taken.
+        """
         for group, key in self._emptied:
+            yield
             book = self._books.get(group)
             if book is None:
                 continue

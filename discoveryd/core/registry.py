@@ -165,6 +165,7 @@ class Registry(Verdicts):
         arrivals: list[FileRecord] = []
         revisions: list[tuple[Entry, FileRecord]] = []
         for key in keys:
+            yield
             holder = self.files.holder(key)
             entry = self.arbiter.entries.get(key)
             if entry is not None and (
@@ -182,7 +183,6 @@ class Registry(Verdicts):
                 arrivals.append(holder)
             else:
                 revisions.append((entry, holder))
-            yield
         edits: list[_Edit] = []
         for entry, holder in revisions:
             yield
@@ -216,7 +216,7 @@ class Registry(Verdicts):
                 files[entry.file] = None
         yield
         changed = yield from self._served_anew()
-        forgotten = self.forget()
+        forgotten = yield from self.forget()
         judged: list[str] = []
         for file in files:
             if self.show(file, now):

@@ -5,7 +5,7 @@ thing remembered is what was said last, so that a change of it can be told.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,10 +47,14 @@ class Verdicts:
         self._unsettled: dict[str, tuple[str, ...]] = {}
         self._waiting: KeyIndex[str, str] = KeyIndex()
 
-    def forget(self) -> dict[str, Card | None]:
-        """Say nothing more of the files that are gone, and return them with their last cards."""
+    def forget(self) -> Generator[None, None, dict[str, Card | None]]:
+        """Say nothing more of the files that are gone, and return them with their last cards.
+
+        In small steps, all of which must be taken.
+        """
         left = self.files.leave()
         for record in left:
+            yield
             self._settle(record.file)
             if record.standing is not None:
                 self.standings[record.standing] -= 1
