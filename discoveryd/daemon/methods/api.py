@@ -15,7 +15,7 @@ import anyio.lowlevel
 import msgspec
 
 from discoveryd import __version__, interface
-from discoveryd.core.answers import Answer
+from discoveryd.core.answer import Answer
 from discoveryd.core.batch import Invalid, Served, Sighting
 from discoveryd.core.card import Card, InvalidCard, Key
 from discoveryd.core.history import Cursor
