@@ -1,7 +1,7 @@
 """SIGKILL at random moments under churn: no order is lost, no ledger broken, nothing left behind.
 
-By default a few kills. For the long run: `DISCOVERYD_KILLS=200 pytest tests/system/test_kill9.py
---timeout 0`. `DISCOVERYD_SEED` repeats one.
+By default a few kills. For the long run: `DISCOVERYD_KILLS=200 pytest tests/system/test_kill9.py`.
+`DISCOVERYD_SEED` repeats one.
 """
 
 import contextlib
@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from discoveryd.client import DiscoverydError
 from tests.system.conftest import Start
@@ -100,6 +102,7 @@ def noise(cards: Path, seed: int) -> Iterator[None]:
         maker.join()
 
 
+@pytest.mark.timeout(60 + 12 * KILLS)
 def test_no_kill_loses_anything(start: Start, root: Path) -> None:
     print(f"DISCOVERYD_SEED={SEED}")  # noqa: T201 - shown where the test fails
     chance = random.Random(SEED)  # noqa: S311 - a test that can be run again
