@@ -31,10 +31,12 @@ class Published(NamedTuple):
 class _Plan(NamedTuple):
     """How a change is taken over.
 
-    `fresh` are the names that strangers bring, `others` who else changes, and `entering` those of
-    both who have a new rank, in its order.
+    `coming` are the names that nobody had, each with the first who brings it, in their order, and
+    `fresh` those among them that strangers bring. `others` are who else changes, and `entering`
+    those of both who have a new rank, in its order.
     """
 
+    coming: dict[str, Served]
     fresh: dict[str, Served]
     others: dict[Key, Served | None]
     entering: dict[Key, Served]
@@ -113,7 +115,8 @@ class Answers:
         return Published(cursor, (*before, *plan.fresh), tuple(keys))
 
     def _plan(self, change: Change) -> Generator[None, None, _Plan]:
-        plan = _Plan((yield from self._strangers(change)), {}, {})
+        coming: dict[str, Served] = {}
+        plan = _Plan(coming, (yield from self._strangers(change, coming)), {}, {})
         for key, served in change.served.items():
             yield
             if served is None or plan.fresh.get(served.card.display_name) is not served:
@@ -124,10 +127,11 @@ class Answers:
 
     def _take_over(self, plan: _Plan, table: Mapping[str, str] | None) -> None:
         late: dict[str, None] = {}
+        # Before all others, for names to stand in the order of those who bring them.
+        self._answers.update(plan.coming)
         for key, served in plan.others.items():
             self._replace(key, served, late)
         self.workers.update(plan.entering)
-        self._answers.update(plan.fresh)
         for name in late:
             answer = self._answers[name]
             if isinstance(answer, Answer):
@@ -151,11 +155,14 @@ class Answers:
                 self._similar.add(name)
         return told
 
-    def _strangers(self, change: Change) -> Generator[None, None, dict[str, Served]]:
+    def _strangers(
+        self, change: Change, coming: dict[str, Served]
+    ) -> Generator[None, None, dict[str, Served]]:
         """Return the names of strangers, each with its worker, and list them as similar.
 
         A stranger is a newcomer that shares no name with anybody. Most of what comes in great
-        numbers is such, and needs no look at what was before.
+        numbers is such, and needs no look at what was before. Who is the first to bring a name
+        that nobody has, a stranger or not, is entered in `coming`.
         """
         fresh: dict[str, Served] = {}
         if change.operator_aliases is not None:
@@ -165,6 +172,8 @@ class Answers:
             yield
             for name in () if served is None else served.card.names:
                 claims[name] = None if name in claims else served
+                if name not in self._answers and served is not None:
+                    coming.setdefault(name, served)
         for key, served in change.served.items():
             yield
             if served is None or key in self.workers:

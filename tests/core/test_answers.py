@@ -73,6 +73,13 @@ def test_workers_stand_in_admission_order_whether_or_not_they_share_names(answer
     assert members(answers, "one") == [3, 4]
 
 
+def test_names_stand_in_the_order_of_those_who_bring_them_shared_or_not(answers: Answers) -> None:
+    last = served(card("three", ("3",), at="ns/c/e/1"), 4)
+    answers.publish(arrival(TWO, ONE, ANOTHER_ONE, last))
+    assert [line.name for line in answers.lines()] == ["two", "one", "1", "three", "3"]
+    assert members(answers, "one") == [1, 3]
+
+
 def test_a_name_that_one_of_two_workers_leaves_is_the_others(answers: Answers) -> None:
     answers.publish(arrival(ONE, ANOTHER_ONE))
     assert members(answers, "one") == [1, 3]
