@@ -16,14 +16,14 @@ from tests.bench.table import Row, Setup, spread
 
 NAME = "idle"
 
-WINDOWS, WINDOWS_IF_QUICK = 6, 2
-WINDOW_SECONDS, WINDOW_SECONDS_IF_QUICK = 10.0, 1.0
+WINDOWS, WINDOWS_IF_QUICK = 6, 1
+WINDOW_SECONDS, WINDOW_SECONDS_IF_QUICK = 10.0, 0.2
 """A rescan comes every five seconds, so that a window has two."""
 
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS, SETTLE_SECONDS_IF_QUICK = 3.0, 0.2
 """After a start: stamps are young, so that the first rescan reads everything again."""
 
-MANY = 10_000
+MANY, MANY_IF_QUICK = 10_000, 100
 LEASED = 20
 RENEW_SECONDS = 3.0
 LEASE_SECONDS = 10
@@ -36,9 +36,11 @@ def measure(setup: Setup) -> Iterator[Row]:
     daemon_core, client_core = daemons.two_cores()
     windows = WINDOWS_IF_QUICK if setup.quick else WINDOWS
     seconds = WINDOW_SECONDS_IF_QUICK if setup.quick else WINDOW_SECONDS
+    settle = SETTLE_SECONDS_IF_QUICK if setup.quick else SETTLE_SECONDS
+    many = MANY_IF_QUICK if setup.quick else MANY
     for what, cards, leased, promised in (
         ("idle without cards", 0, 0, True),
-        (f"idle with {MANY} cards", MANY, 0, True),
+        (f"idle with {many:,} cards", many, 0, True),
         (f"{LEASED} leases touched every {RENEW_SECONDS:g} s", 0, LEASED, False),
     ):
         with daemons.workplace() as place:
@@ -49,7 +51,7 @@ def measure(setup: Setup) -> Iterator[Row]:
                 touched = [
                     daemon.cards / f"{number}.json" for number in range(cards, cards + leased)
                 ]
-                _idle(daemon, touched, SETTLE_SECONDS)
+                _idle(daemon, touched, settle)
                 seen = [_idle(daemon, touched, seconds) for _ in range(windows)]
         shares, wakes = zip(*seen, strict=True)
         share = spread(shares)

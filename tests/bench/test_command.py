@@ -100,7 +100,10 @@ def test_an_interrupted_run_still_shows_what_it_measured(
     assert command.main(["--peers", str(parts.place)]) == 1
     printed = capsys.readouterr().out
     assert printed.count("| so far |") == 1
-    assert "**FAILED: latency**, its rows are not complete: interrupted" in printed
+    assert (
+        f"**FAILED: {next(iter(command.PARTS))}**, its rows are not complete: interrupted"
+        in printed
+    )
 
 
 def test_what_a_part_prints_is_not_in_the_table(
@@ -127,7 +130,7 @@ def test_a_part_that_there_is_not_is_a_usage_error_which_names_those_there_are(
     with pytest.raises(SystemExit) as ended:
         command.main(["nonesuch"])
     assert ended.value.code == 2
-    assert "no part nonesuch; there are latency, " in capsys.readouterr().err
+    assert f"no part nonesuch; there are {', '.join(command.PARTS)}\n" in capsys.readouterr().err
 
 
 def test_only_the_parts_that_were_asked_for_are_measured(
