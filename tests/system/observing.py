@@ -103,7 +103,7 @@ class Observers:
 
     @contextlib.contextmanager
     def observing(self) -> Iterator["Observers"]:
-        """Observe meanwhile. Until it is over, somebody must go on changing something."""
+        """Observe meanwhile. At its end the daemon must have ended: a watcher waits for news."""
         loops = (self._ask, self._ask, self._watch)
         threads = [threading.Thread(target=self._guard, args=(loop,)) for loop in loops]
         for thread in threads:

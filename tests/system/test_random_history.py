@@ -133,17 +133,17 @@ def test_a_random_history_ends_as_a_fresh_daemon_and_the_plain_model_say(
                 lives.daemons[-1].wait_ready()
             assert not observers.faults, f"seed {seed}: {observers.faults}"
         dump = settled(lives)
+        copied = copy_of_the_ledger(lives.root)
+        lives.daemons[-1].stop()  # which ends its watcher, who would wait for a heartbeat
     assert not observers.faults, f"seed {seed}: {observers.faults}"
     assert observers.book.compared > OPERATIONS // 4
 
-    copied = copy_of_the_ledger(lives.root)
     arguments = [*lives.arguments, "--socket", str(lives.root / "f"), "--state", str(copied)]
     fresh = Daemon(lives.root, arguments, at=lives.root / "f")
     lives.daemons.append(fresh)
     with fresh.wait_ready().client() as client:
         assert dump_of(client) == dump, f"seed {seed}"
     assert_plain(replayed(lives.records), dump)
-    lives.daemons[-2].stop()
     book = observers.book
     print(  # noqa: T201  # shows of a long run what it was
         f"{len(lives.records)} lives, {dump.cursor.revision} revisions, {observers.resets} resets,"
