@@ -23,8 +23,8 @@ ANSWERED_BY = {
     "qwen": {"qwen"},
 }
 HELLO: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "Hello"}]
-LONG = 40
-"""Words of an answer that leaves time for something to happen meanwhile."""
+SHORT, USUAL, LONG = 3, 8, 40
+"""Words of an answer; the long one leaves time for something to happen meanwhile."""
 
 
 def say(what: str) -> None:
@@ -44,9 +44,9 @@ class Guest:
         """Return the names that the router lists."""
         return {model.id for model in self._client.models.list()}
 
-    def ask(self, name: str) -> str:
+    def ask(self, name: str, words: int = SHORT) -> str:
         """Return which worker answers."""
-        answer = self._client.chat.completions.create(model=name, messages=HELLO)
+        answer = self._client.chat.completions.create(model=name, messages=HELLO, max_tokens=words)
         return self._workers[answer.system_fingerprint or ""]
 
     def stream(self, name: str, words: int = LONG) -> Iterator[str]:
@@ -153,7 +153,7 @@ class Tour:
             guest = Guest(self._cluster)
             while not ended.is_set():
                 try:
-                    guest.ask(name)
+                    guest.ask(name, USUAL)
                     counts[name] += 1
                 except APIError as fault:
                     self._expect(False, f"{name} is answered: {fault.message}")

@@ -38,14 +38,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 class Screen:
     """One discoveryctl top on a terminal of its own, and what it has drawn so far."""
 
-    def __init__(self, socket: Path, columns: int = 100, lines: int = 24) -> None:
+    def __init__(self, socket: Path, *options: str, columns: int = 100, lines: int = 24) -> None:
         self.terminal, inside = pty.openpty()
         self.resize(columns, lines)
         self._modes = termios.tcgetattr(inside)
         self._inside = inside
         self._drawn = bytearray()
         self.process = subprocess.Popen(
-            [*PROGRAM, "--socket", str(socket)],
+            [*PROGRAM, "--socket", str(socket), *options],
             env=environment(TERM="xterm", COLUMNS="77", LINES="7"),
             stdin=inside,
             stdout=inside,
@@ -103,8 +103,8 @@ def show() -> Iterator[Show]:
     """Give a function that shows what a daemon serves on a terminal."""
     with contextlib.ExitStack() as ends:
 
-        def shown(socket: Path, *size: int) -> Screen:
-            screen = Screen(socket, *size)
+        def shown(socket: Path, *options: str, **size: int) -> Screen:
+            screen = Screen(socket, *options, **size)
             ends.callback(screen.close)
             return screen
 
@@ -176,7 +176,7 @@ def test_another_size_of_the_terminal_is_taken_over(host: Host, show: Show) -> N
             GOOD | {"display_name": f"m{number}", "url": f"http://h{number}:1"},
         )
     host.client.sync()
-    screen = show(host.daemon.socket, 100, 30)
+    screen = show(host.daemon.socket, columns=100, lines=30)
     screen.until_shown("m19")
     screen.resize(60, 10)
     screen.process.send_signal(signal.SIGWINCH)
@@ -205,7 +205,7 @@ def test_a_terminal_that_is_gone_ends_it(host: Host) -> None:
 
 
 def test_without_a_daemon_the_terminal_is_left_alone(root: Path, show: Show) -> None:
-    screen = show(root / "nobody")
+    screen = show(root / "nobody", "--timeout", "0.5")
     assert screen.process.wait(DEADLINE) == 3
     until(lambda: "no discoveryd answers" in screen.output, "why it ended")
     assert "\x1b[?1049h" not in screen.output
@@ -215,7 +215,7 @@ def test_a_terminal_that_does_not_say_its_size_is_taken_for_a_usual_one(
     host: Host, show: Show
 ) -> None:
     host.put("good", GOOD)
-    screen = show(host.daemon.socket, 0, 0)
+    screen = show(host.daemon.socket, columns=0, lines=0)
     screen.until_shown("MODEL  READY  WORKERS  ALSO  AT")
     screen.press(b"q")
     assert screen.ended() == 0
