@@ -21,6 +21,29 @@ class Arbiter(Books):
 
     # Coming and going
 
+    def welcome(self, entry: Entry) -> bool:
+        """Take in a newly held key and let it serve, if it is a stranger; return whether it is.
+
+        A stranger is a base with whose endpoint and names nobody has anything to do. So it passes
+        every gate, and all its ranks are that of its arrival; what `arrive` and `judge` would come
+        to is the same. Nobody may be woken at the time.
+        """
+        card, place = entry.want, entry.key.place
+        if not (
+            card.anchored
+            and not (card.adapter or card.half_adapter)
+            and self.is_empty(place)
+            and self.names.are_free(names := card.names)
+        ):
+            return False
+        self.entries[entry.key] = self.lone[place] = entry
+        entry.registration = entry.admission = rank = entry.arrival
+        entry.served = Served(card, entry.file, rank, firm=True)
+        entry.standing = Standing.SERVING
+        self.touched[entry.key] = None
+        self.names.claim(entry.key, names, firm=True)
+        return True
+
     def arrive(self, entry: Entry) -> None:
         """Take in a newly held key. It waits."""
         self.entries[entry.key] = entry

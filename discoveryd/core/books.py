@@ -78,8 +78,7 @@ class Books:
         """Enter a card that passed compatibility, with its registration rank."""
         place = entry.key.place
         entry.registration = rank
-        books = (self.lone, self.registered, self.courtesies, self._stirred)
-        if not any(place in book for book in books):
+        if self.is_empty(place):
             self.lone[place] = entry
             return
         self.open(place)
@@ -119,6 +118,15 @@ class Books:
         return self.groups[entry.want.group].cohorts[self.cohort_of(entry)].age
 
     # Endpoints with and without books
+
+    def is_empty(self, place: Endpoint) -> bool:
+        """Whether nothing is known of an endpoint, and nothing was in this batch."""
+        return not (
+            place in self.lone
+            or place in self.registered
+            or place in self.courtesies
+            or place in self._stirred
+        )
 
     def is_lone(self, entry: Entry) -> bool:
         """Whether the entry is registered on an endpoint without books."""

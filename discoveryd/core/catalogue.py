@@ -40,6 +40,13 @@ class Names:
         self.courtesy: KeyIndex[str, Key] = KeyIndex()
         self.waiting: KeyIndex[str, Key] = KeyIndex()
 
+    def are_free(self, names: Iterable[str]) -> bool:
+        """Whether nobody claims any of the names, and none is the operator's."""
+        for name in names:
+            if name in self.operator or name in self.firm or name in self.courtesy:
+                return False
+        return True
+
     def claim(self, key: Key, names: Iterable[str], *, firm: bool) -> None:
         """Enter the claims. Whoever claims one of the names otherwise must have been withdrawn."""
         index = self.firm if firm else self.courtesy

@@ -59,6 +59,13 @@ class Files:
             self._forget(sighting.file, keys)
             return
         record = self._records.get(sighting.file)
+        if record is None and isinstance(card := sighting.found, Card):
+            owner, mtime_ns, observed = sighting.owner, sighting.mtime_ns, sighting.observed
+            record = FileRecord(sighting.file, owner, mtime_ns, observed, card)
+            self._records[record.file] = record
+            self._claim(record, None, card.key, keys)
+            self._altered_files[record.file] = None
+            return
         if record is None:
             record = self._records[sighting.file] = FileRecord(sighting.file)
         before, known = record.claim, _kept(record)

@@ -62,7 +62,8 @@ admission order, at the base and names gates; those that fail stop serving, with
 
 **Why it is cheap.** Each waiting entry watches one thing: the blocker that refused it, its base,
 its group's vacancy, or one claimed name. It is judged again only when that thing goes away.
-Endpoints judge by counts (endpoint.py), so no step loops over the cards of an endpoint.
+Endpoints judge by counts (endpoint.py), so no step loops over the cards of an endpoint. And who
+comes to an empty endpoint with names that nobody has is let in without being judged: most are such.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -144,16 +145,22 @@ class Registry(Verdicts):
             elif moved:
                 arbiter.withdraw(entry)
             yield
+        yield from self._judge_woken()
         for record in sorted(arrivals, key=lambda record: (record.mtime_ns, record.file)):
             card = claimed_card(record)
-            arrival = arbiter.ranks()
-            arbiter.arrive(Entry(card.key, card, record.file, record.owner, arrival))
-            yield
-        while (woken := arbiter.next_woken()) is not None:
-            arbiter.judge(woken)
+            entry = Entry(card.key, card, record.file, record.owner, arbiter.ranks())
+            if not arbiter.welcome(entry):
+                arbiter.arrive(entry)
+                yield from self._judge_woken()
             yield
         yield from arbiter.end_batch()
         return (yield from self._publish(seen, aliases, batch.now))
+
+    def _judge_woken(self) -> Generator[None]:
+        """Phase 3 for all who are there; whoever comes after them is behind them in the order."""
+        while (woken := self.arbiter.next_woken()) is not None:
+            self.arbiter.judge(woken)
+            yield
 
     def _identify(
         self, keys: Iterable[Key]
