@@ -119,8 +119,10 @@ class Answers:
         plan = _Plan(coming, (yield from self._strangers(change, coming)), {}, {})
         for key, served in change.served.items():
             yield
-            if served is None or plan.fresh.get(served.card.display_name) is not served:
-                plan.others[key] = served
+            if served is not None and plan.fresh.get(served.card.display_name) is served:
+                plan.entering[key] = served
+                continue
+            plan.others[key] = served
             if served is not None and not _keeps_rank(self.workers.get(key), served):
                 plan.entering[key] = served
         return plan
@@ -169,25 +171,32 @@ class Answers:
             return fresh
         claims: dict[str, Served | None] = {}
         for served in change.served.values():
+            if served is None:
+                continue
             yield
-            for name in () if served is None else served.card.names:
+            for name in served.card.names:
                 claims[name] = None if name in claims else served
                 if name not in self._answers and served is not None:
                     coming.setdefault(name, served)
         for key, served in change.served.items():
-            yield
             if served is None or key in self.workers:
                 continue
+            yield
             names = served.card.names
-            if all(claims[name] is served and self._unheard_of(name) for name in names):
-                fresh.update(dict.fromkeys(names, served))
+            if self._are_unheard_of(names, claims):
                 for name in names:
+                    fresh[name] = served
                     self._similar.add(name)
         return fresh
 
-    def _unheard_of(self, name: str) -> bool:
-        known = (self._answers, self._operator, self._operator_by_target)
-        return not any(name in table for table in known)
+    def _are_unheard_of(self, names: Iterable[str], claims: Mapping[str, Served | None]) -> bool:
+        """Whether none is served so far, by anybody's word, and only one is to serve each."""
+        for name in names:
+            if claims[name] is None or name in self._answers:
+                return False
+            if name in self._operator or name in self._operator_by_target:
+                return False
+        return True
 
     def _touched(
         self, changed: Mapping[Key, Served | None], table: Mapping[str, str] | None

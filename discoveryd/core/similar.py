@@ -1,6 +1,7 @@
 """Names that may have been meant: an index of served names by what people get wrong in them."""
 
 import unicodedata
+from collections.abc import Iterable
 
 from discoveryd.core.keyindex import KeyIndex
 
@@ -17,30 +18,47 @@ def fold(name: str) -> str:
 
 
 class SimilarNames:
-    """Served names by their folded form, and those with a slash by that of their last segment."""
+    """Served names by their folded form, and those with a slash by that of their last segment.
+
+    Of the folded forms only the hashes are kept: whether names are alike is asked of themselves.
+    """
 
     def __init__(self) -> None:
-        self._whole: KeyIndex[str, str] = KeyIndex()
-        self._last: KeyIndex[str, str] = KeyIndex()
+        self._whole: KeyIndex[int, str] = KeyIndex()
+        self._last: KeyIndex[int, str] = KeyIndex()
 
     def add(self, name: str) -> None:
         """Enter a name that is served from now on."""
-        self._whole.add(fold(name), name)
+        self._whole.add(hash(fold(name)), name)
         if "/" in name:
-            self._last.add(fold(name.rpartition("/")[2]), name)
+            self._last.add(hash(fold(_last(name))), name)
 
     def discard(self, name: str) -> None:
         """Take out a name that nobody serves any more."""
-        self._whole.discard(fold(name), name)
+        self._whole.discard(hash(fold(name)), name)
         if "/" in name:
-            self._last.discard(fold(name.rpartition("/")[2]), name)
+            self._last.discard(hash(fold(_last(name))), name)
 
     def to(self, name: str, limit: int = 5) -> list[str]:
         """Return at most `limit` names like this one: whole matches first, each kind sorted."""
-        segment = fold(name.rpartition("/")[2])
-        whole = self._whole.members(fold(name), 4 * limit)
-        bare = [one for one in self._whole.members(segment, 4 * limit) if "/" not in one]
-        last = self._last.members(segment, 4 * limit)
+        folded, segment = fold(name), fold(_last(name))
+        whole = _those(self._whole.members(hash(folded), 4 * limit), folded)
+        bare = _those(self._whole.members(hash(segment), 4 * limit), segment)
+        bare = [one for one in bare if "/" not in one]
+        last = [
+            one
+            for one in self._last.members(hash(segment), 4 * limit)
+            if fold(_last(one)) == segment
+        ]
         found = dict.fromkeys((*sorted(whole), *sorted((*bare, *last))))
         found.pop(name, None)
         return list(found)[:limit]
+
+
+def _last(name: str) -> str:
+    """Return the last segment of a name."""
+    return name.rpartition("/")[2]
+
+
+def _those(names: Iterable[str], folded: str) -> list[str]:
+    return [name for name in names if fold(name) == folded]
