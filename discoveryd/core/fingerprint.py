@@ -15,6 +15,7 @@ Its digest is kept across restarts of the daemon, so a change here is a change o
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -23,6 +24,9 @@ from discoveryd.core.parsing.findings import is_list, is_object
 from discoveryd.core.parsing.roles import Role
 
 _encode = msgspec.msgpack.Encoder().encode
+
+_one = lru_cache(maxsize=256, typed=True)(int)
+"""Few lengths are common, and cards that say the same share the number."""
 
 _DIGEST_BYTES = 16
 _FORMAT = b"discoveryd.card1"
@@ -45,10 +49,10 @@ def effective_context(card: Mapping[str, object]) -> int | None:
     """
     runtime = card.get("runtime_config")
     if is_object(runtime) and isinstance(length := runtime.get("context_length"), int):
-        return length
+        return _one(length)
     for name in ("architectural_max_context_length", "context_length"):
         if isinstance(length := card.get(name), int):
-            return length
+            return _one(length)
     return None
 
 

@@ -7,6 +7,8 @@ from discoveryd.core.keyindex import KeyIndex
 
 _SEPARATORS = "-_./: "
 _DROPPED = str.maketrans("", "", _SEPARATORS)
+_SMALL = (1 << 30) - 1
+"""An integer up to here takes 28 bytes, a larger one 36; that more names meet then is seldom."""
 _DROPPED_BYTES = _SEPARATORS.encode()
 
 
@@ -29,30 +31,34 @@ class SimilarNames:
 
     def add(self, name: str) -> None:
         """Enter a name that is served from now on."""
-        self._whole.add(hash(fold(name)), name)
+        self._whole.add(_hash(fold(name)), name)
         if "/" in name:
-            self._last.add(hash(fold(_last(name))), name)
+            self._last.add(_hash(fold(_last(name))), name)
 
     def discard(self, name: str) -> None:
         """Take out a name that nobody serves any more."""
-        self._whole.discard(hash(fold(name)), name)
+        self._whole.discard(_hash(fold(name)), name)
         if "/" in name:
-            self._last.discard(hash(fold(_last(name))), name)
+            self._last.discard(_hash(fold(_last(name))), name)
 
     def to(self, name: str, limit: int = 5) -> list[str]:
         """Return at most `limit` names like this one: whole matches first, each kind sorted."""
         folded, segment = fold(name), fold(_last(name))
-        whole = _those(self._whole.members(hash(folded), 4 * limit), folded)
-        bare = _those(self._whole.members(hash(segment), 4 * limit), segment)
+        whole = _those(self._whole.members(_hash(folded), 4 * limit), folded)
+        bare = _those(self._whole.members(_hash(segment), 4 * limit), segment)
         bare = [one for one in bare if "/" not in one]
         last = [
             one
-            for one in self._last.members(hash(segment), 4 * limit)
+            for one in self._last.members(_hash(segment), 4 * limit)
             if fold(_last(one)) == segment
         ]
         found = dict.fromkeys((*sorted(whole), *sorted((*bare, *last))))
         found.pop(name, None)
         return list(found)[:limit]
+
+
+def _hash(folded: str) -> int:
+    return hash(folded) & _SMALL
 
 
 def _last(name: str) -> str:
