@@ -25,7 +25,7 @@ from discoveryd.core.batch import Sighting
 from discoveryd.core.card import Card, Key
 from discoveryd.core.text import path_bytes
 from discoveryd.daemon import logs
-from discoveryd.daemon.collecting import without_collecting
+from discoveryd.daemon.collecting import give_back, without_collecting
 from discoveryd.daemon.configuration.config import Config
 from discoveryd.daemon.directories import make_place
 from discoveryd.daemon.disk.dropdir import DropDirectory
@@ -113,6 +113,7 @@ class Daemon:
                 life.start_soon(self._end_when_asked, life.cancel_scope)
                 with without_collecting():
                     courses = await self._appear(life)
+                give_back()
                 life.start_soon(self._ledger.run, self._writer.apply)
                 life.start_soon(self._liveness.run)
                 for course in courses:
@@ -126,6 +127,7 @@ class Daemon:
                 self._liveness.listening()
                 self._greet()
                 self._notifier.ready(self.summary())
+                life.start_soon(self._writer.tell)
                 life.start_soon(self._reloading.run, life)
         finally:
             if not self._stopping.is_set():
@@ -133,6 +135,7 @@ class Daemon:
             self._reloading.close()
             with anyio.CancelScope(shield=True):
                 await self._end_serving()
+                await self._writer.tell()
                 await self._ledger.close(self._writer.apply)
             if self._listener is not None:
                 self._listener.close()
@@ -151,6 +154,7 @@ class Daemon:
         Returns the courses of the directories, for them to begin.
         """
         config = self._reloading.config
+        self._writer.hold_back()
         known = await self._ledger.open()
         directories = directories_of(config)
         courses = self._followed.make(directories)

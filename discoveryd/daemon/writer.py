@@ -69,6 +69,8 @@ class Writer:
         self.busy = False
         self.listeners: list[Callable[[Change], None]] = []
         self._turn = anyio.Lock(fast_acquire=True)
+        # What the history is told later, None where it is told everything at once.
+        self._held_back: list[tuple[Change, float]] | None = None
         self._watchers = Sleepers()
         self.differences: dict[tuple[Cursor | None, Cursor], list[bytes]] = {}
         self.recall = Recall(replies.whole_tail(self.answers.cursor))
@@ -94,6 +96,8 @@ class Writer:
         With `by_owner` everything is judged anew before, where it was judged otherwise so far.
         """
         async with self._turn:
+            if self._held_back:
+                await self._tell_held_back()
             self.busy = True
             try:
                 batch = Batch(
@@ -113,7 +117,10 @@ class Writer:
                 self.busy = False
             if not change.empty:
                 await self._watchers.wake()
-            await self._tell(change, batch.now)
+            if self._held_back is None:
+                await self._tell(change, batch.now)
+            else:
+                self._held_back.append((change, batch.now))
         self._log_change(change)
 
     async def _rejudge(self, *, by_owner: bool) -> None:
@@ -137,6 +144,21 @@ class Writer:
 
     def _count(self) -> None:
         self.standings = {k: n for k, n in self.registry.standings.items() if n}
+
+    def hold_back(self) -> None:
+        """Tell the history nothing until `tell`: who waits for a batch need not wait for that."""
+        self._held_back = []
+
+    async def tell(self) -> None:
+        """Tell the history what was held back, and everything at once from now on."""
+        async with self._turn:
+            await self._tell_held_back()
+            self._held_back = None
+
+    async def _tell_held_back(self) -> None:
+        held, self._held_back = self._held_back or (), []
+        for change, now in held:
+            await self._tell(change, now)
 
     async def _tell(self, change: Change, now: float) -> None:
         """Let the ledger's history know; nobody waits for that but the next batch."""

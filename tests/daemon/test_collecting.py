@@ -1,12 +1,15 @@
 """The garbage collector is kept away from what stays, and comes back after."""
 
 import gc
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from discoveryd.core.batch import Sighting
-from discoveryd.daemon.collecting import without_collecting
+from discoveryd.daemon import collecting
+from discoveryd.daemon.collecting import give_back, without_collecting
 from discoveryd.daemon.gates import MANY, Gates
 from discoveryd.daemon.life.liveness import Liveness
 from discoveryd.daemon.writer import Writer
@@ -73,4 +76,24 @@ def test_one_within_another_leaves_the_end_to_the_outer() -> None:
 def test_the_collector_comes_back_after_a_failure() -> None:
     with pytest.raises(ValueError, match="broken"), without_collecting():
         raise ValueError("broken")
+    assert gc.isenabled()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_that_is_free_between_what_stays_is_given_back() -> None:
+    mebibytes = 64
+    blocks = [b"x" * (1 << 14) for _ in range(mebibytes << 6)]
+    del blocks[:-1]
+    before = resident_bytes()
+    give_back()
+    assert before - resident_bytes() > mebibytes << 19
+    assert blocks
+
+
+def test_where_memory_cannot_be_given_back_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "_LIBC", object())
+    give_back()
     assert gc.isenabled()

@@ -54,6 +54,23 @@ async def test_the_history_is_told_wherever_it_is(path: Path, where: str) -> Non
             await check_the_life(writer.ledger)
 
 
+async def test_what_was_held_back_is_told_later_as_it_was_and_in_order(path: Path) -> None:
+    async with keeping(path) as writer:
+        writer.hold_back()
+        await put(writer, a=card("m"))
+        assert told(await writer.ledger.history(None, None, 10)) == []
+        await put(writer, a=TORN)
+        await put(writer, a=None)
+        assert told(await writer.ledger.history(None, None, 10)) == [
+            ("a", "invalid"),
+            ("a", "serving"),
+        ]
+        await writer.tell()
+        assert told(await writer.ledger.history(None, None, 1)) == [("a", None)]
+        await put(writer, b=card("n"))
+        assert told(await writer.ledger.history(None, None, 1)) == [("b", "serving")]
+
+
 async def check_the_life(ledger: Ledger) -> None:
     assert told(await ledger.history(["b"], None, 10)) == LIFE_OF_B
     assert told(await ledger.history(["b", "a"], None, 10)) == [
