@@ -176,7 +176,7 @@ class Answers:
             yield
             for name in served.card.names:
                 claims[name] = None if name in claims else served
-                if name not in self._answers and served is not None:
+                if name not in self._answers:
                     coming.setdefault(name, served)
         for key, served in change.served.items():
             if served is None or key in self.workers:
