@@ -68,6 +68,15 @@ def test_a_scan_finds_what_is_new_changed_and_gone(folder: Folder, tmp_path: Pat
     assert scan(folder) == {}
 
 
+def test_files_are_read_in_the_order_in_which_they_are_judged(
+    folder: Folder, tmp_path: Path
+) -> None:
+    for name, mtime_ns in [("c", 1), ("b", 2), ("d", 2), ("a", 3)]:
+        (tmp_path / f"{name}.json").touch()
+        os.utime(tmp_path / f"{name}.json", ns=(0, mtime_ns))
+    assert list(scan(folder)) == [b"c.json", b"b.json", b"d.json", b"a.json"]
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_scan_says_of_anything_what_a_look_says(tmp_path: Path, follow: bool) -> None:
     (tmp_path / "empty.json").touch()

@@ -244,13 +244,14 @@ class Folder:
         self._fault = None
         self._undecodable = listing.undecodable
         fresh: list[bytes] = [name for name in self._known if name not in listing.stamps]
-        again: list[bytes] = []
+        again = [name for name in self._doubted if name in listing.stamps]
+        dated: list[tuple[int, bytes]] = []
         for name, stamp in listing.stamps.items():
             known = self._known.get(name)
-            if name in self._doubted:
-                again.append(name)
-            elif known is None or not known.settled or stamp is None or known.stamp != stamp:
-                fresh.append(name)
+            if known is None or not known.settled or stamp is None or known.stamp != stamp:
+                dated.append((0 if stamp is None else stamp.mtime_ns, name))
+        # In the order in which they are judged: what comes of them lies in memory like that.
+        fresh += [name for _, name in sorted(dated) if name not in self._doubted]
         due = {*fresh, *again}
         again += [name for name in self._next_on_rota() if name not in due]
         looks = self._read(directory, again, listing)
