@@ -114,7 +114,7 @@ def _there_and_back(host: Host, newcomer: dict[str, Found]) -> int:
     return taken
 
 
-MOST_BYTES = 2304
+MOST_BYTES = 1920
 """What a lone card may take, beside its JSON, in cards, registry and answers together."""
 
 
