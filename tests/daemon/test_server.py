@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+from itertools import pairwise
 
 import pytest
 
@@ -286,6 +287,19 @@ async def test_a_watcher_that_reads_nothing_is_sent_one_difference_for_many_chan
     while (await slow.receive())["parameters"]["revision"] < stage.toy.revision:
         pass
     assert stage.toy.items < 60
+
+
+async def test_pieces_leave_turns_to_the_others(stage: Stage) -> None:
+    stage.begin()
+    client = await stage.client()
+    client.send(call("Pieces", "abc", more=True))
+    seen = [0]
+    while seen[-1] < 3:
+        await asyncio.sleep(0)
+        seen.append(stage.toy.items)
+    # The first is held until it is known not to be the last.
+    assert max(after - before for before, after in pairwise(seen)) <= 2
+    assert len(await client.words(3)) == 3
 
 
 async def test_pieces_are_made_no_faster_than_they_are_read(stage: Stage) -> None:

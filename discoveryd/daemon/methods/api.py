@@ -5,18 +5,15 @@ What a method may return is agreed in answering.py.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import chain
 from typing import Protocol
 
-import anyio.lowlevel
-import msgspec
-
 from discoveryd import __version__, interface
 from discoveryd.core.answer import Answer
-from discoveryd.core.batch import Invalid, Served, Sighting
+from discoveryd.core.batch import Invalid, Sighting
 from discoveryd.core.card import Card, InvalidCard, Key
 from discoveryd.core.history import Cursor
 from discoveryd.core.parsing.cards import parse_card
@@ -26,6 +23,7 @@ from discoveryd.core.verdict import Verdict
 from discoveryd.daemon.http.calls import Calls, Tally
 from discoveryd.daemon.life.holds import Holds, Keeper
 from discoveryd.daemon.methods import replies
+from discoveryd.daemon.methods.lists import WHOLE_BYTES, Lists, gather
 from discoveryd.daemon.methods.parameters import (
     Check,
     Explain,
@@ -59,9 +57,6 @@ USUAL_EVENTS = 100
 MOST_EVENTS = 10_000
 """How many events of the history are told, by default and at most."""
 
-WHOLE_BYTES = 16 * 1024 * 1024
-"""The most that an answer to a call without `more` may hold."""
-
 
 class Disk(Steward, Protocol):
     """What the methods need of the world outside."""
@@ -93,14 +88,15 @@ class Api:
         self._resolved = Tally(timed=False)
         writer.recall.count = self._resolved
         self._holds = Holds(writer, keeper, disk, WHOLE_BYTES)
+        self._lists = Lists(writer)
         self._upkeep = Upkeep(writer, disk)
 
     def service(self, calls: Calls | None = None) -> Service:
         """Return the methods as a Varlink service, whose calls are counted by `calls`, if any."""
         methods = {
             "Resolve": Method(Resolve, self.resolve),
-            "List": Method(Nothing, self.list_names, more="optional"),
-            "ListWorkers": Method(ListWorkers, self.list_workers, more="optional"),
+            "List": Method(Nothing, self._lists.names, more="optional"),
+            "ListWorkers": Method(ListWorkers, self._lists.workers, more="optional"),
             "Explain": Method(Explain, self.explain, more="optional"),
             "Check": Method(Check, self.check),
             "Sync": Method(Sync, self.sync),
@@ -163,26 +159,7 @@ class Api:
             )
         )
 
-    # Lists
-
-    def list_names(self, _asked: Nothing, _peer: Peer, more: bool) -> bytes | Iterator[bytes]:
-        """Return every served name."""
-        names = [replies.name(line) for line in self._writer.answers.lines()]
-        return self._all("names", names, more=more)
-
-    def list_workers(self, asked: ListWorkers, _peer: Peer, more: bool) -> bytes | Iterator[bytes]:
-        """Return the served workers; of one name or namespace where asked, maybe none."""
-        answers = self._writer.answers
-        members: Iterable[Served] = answers.workers.values()
-        if asked.name is not None:
-            found = answers.resolve(asked.name)
-            members = () if found is None else found[0].members.values()
-        workers = [
-            replies.worker(served)
-            for served in members
-            if asked.namespace in (None, served.card.key.namespace)
-        ]
-        return self._all("workers", workers, more=more)
+    # Verdicts
 
     async def explain(self, asked: Explain, _peer: Peer, more: bool) -> bytes | Iterator[bytes]:
         """Return the verdicts of a file, of all who ask for a name, or of all that wait."""
@@ -192,10 +169,10 @@ class Api:
             if asked.file is not None:
                 verdicts = self._of_files(registry, asked.file)
             elif asked.name is not None:
-                verdicts = await _gather(self._of_name(registry, asked.name))
+                verdicts = await gather(self._of_name(registry, asked.name))
             else:
-                verdicts = await _gather(registry.unsettled())
-            return self._all("verdicts", verdicts, more=more)
+                verdicts = await gather(registry.unsettled())
+            return self._lists.whole("verdicts", verdicts, more=more)
 
     def _of_files(self, registry: Registry, file: str) -> list[interface.Verdict]:
         found = [registry.verdict(known) for known in self._disk.files_named(file)]
@@ -211,14 +188,6 @@ class Api:
         if first is None:
             raise self._no_such_model(registry, name)
         return chain((first,), asking)
-
-    def _all(
-        self, member: str, items: Sequence[msgspec.Struct], *, more: bool
-    ) -> bytes | Iterator[bytes]:
-        at = self._writer.answers.cursor
-        if more:
-            return replies.pieces(member, items, at)
-        return replies.whole(member, items, at, WHOLE_BYTES)
 
     # The disk
 
@@ -323,13 +292,3 @@ def _rendered(name: str, answer: Answer, kind: str) -> bytes:
 def _stem(file: str) -> str:
     name = path_bytes(file.rpartition("/")[2]).decode("utf-8", "surrogateescape")
     return name.removesuffix(".json")
-
-
-async def _gather(verdicts: Iterator[Verdict]) -> list[interface.Verdict]:
-    """Work out many verdicts without keeping the loop from everything else."""
-    gathered: list[interface.Verdict] = []
-    for verdict in verdicts:
-        gathered.append(replies.verdict(verdict))
-        if len(gathered) % 256 == 0:
-            await anyio.lowlevel.checkpoint()
-    return gathered

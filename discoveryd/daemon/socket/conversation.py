@@ -312,6 +312,7 @@ class Conversation(asyncio.Protocol):
         for piece in answer:
             self._other_end.write(reply(held, continues=True))
             held = piece
+            await asyncio.sleep(0)  # a turn for the others
             await self._writable.wait()
         return reply(held)
 
