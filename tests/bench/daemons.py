@@ -26,6 +26,7 @@ END_SECONDS = 60.0
 """How long a daemon may take to write what is left of a history of 100,000 cards."""
 
 READ_BYTES = 1 << 18
+PEER_BYTES = 12
 PROCESS_CLOCK = 2
 """With a process's number, Linux's name for the clock of its time: see clock_getcpuclockid(3)."""
 
@@ -60,7 +61,7 @@ class Daemon:
 
     def cpu_seconds(self) -> float:
         """Return the processor time used so far, by all threads, also those that have ended."""
-        return time.clock_gettime(~self.pid << 3 | PROCESS_CLOCK)
+        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         """Return how much memory is resident."""
@@ -74,6 +75,19 @@ class Daemon:
         path = self.cards / file
         beside.rename(path)
         return str(path)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, by all threads, also those that ended."""
+    return time.clock_gettime(~pid << 3 | PROCESS_CLOCK)
+
+
+def pid_behind(server_socket: Path) -> int:
+    """Return the process that listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(server_socket))
+        said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_BYTES)
+    return int.from_bytes(said[:4], sys.byteorder)
 
 
 @contextlib.contextmanager

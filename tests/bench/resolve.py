@@ -2,7 +2,11 @@
 
 The servers have one processor, the client another; etcd's threads have both, as they want. Ours and
 theirs take turns. A key of Redis is a name, its value as long as our reply. A table has as many
-names as it says, all asked for in turn: an answer that is only fast again and again shows.
+names as it says, all asked for in turn: an answer that is only fast again and again shows. Every
+name has been asked for once, of either server, before anything is measured.
+
+How many calls a second there are says as much about how two processors wake each other as about
+the servers. So what a call costs its server, in processor time, stands beside it.
 """
 
 import contextlib
@@ -31,6 +35,9 @@ REWRITES_A_SECOND = 50
 BLOCKING_TARGET_US = 20.0
 REDIS, ETCD = "redis-server GET", "etcd's range read, by its gateway"
 ETCD_LEAST = 10.0
+WARM_SECONDS = 0.25
+COUNTED_PART = 0.9
+"""Of which part of a run the calls are counted, its time being that of the whole: volley.c."""
 
 
 class Load(NamedTuple):
@@ -50,10 +57,21 @@ LOADS = {Load(1, 1): 1.0, USUAL: 1.0, Load(50, 1): 1.0, Load(16, 16): 0.8}
 
 
 class Side(NamedTuple):
-    """What is asked of whom; `expected` is which part of the answers is an error or nil."""
+    """What is asked of whom; `expected` is which part of the answers is an error or nil.
+
+    `server` is the process whose time is measured, if it is.
+    """
 
     ask: Callable[[Load, float], Counted]
     expected: float = 0.0
+    server: int | None = None
+
+
+class Round(NamedTuple):
+    """What one run saw: calls a second, and a call's microseconds of the server's processor."""
+
+    rate: float
+    cost_us: float
 
 
 class Rival(NamedTuple):
@@ -87,7 +105,7 @@ class Bench:
                 "varlink", daemon.socket_path, frames, **load._asdict(), seconds=seconds
             )
 
-        return Side(ask, float(missing))
+        return self._warmed(Side(ask, float(missing), daemon.pid))
 
     def redis(self, at: Path, name: Callable[[int], str], *, missing: bool = False) -> Side:
         """Return Redis' side: GET of the same."""
@@ -97,7 +115,7 @@ class Bench:
         def ask(load: Load, seconds: float) -> Counted:
             return self.volley.ask("redis", at, frames, **load._asdict(), seconds=seconds)
 
-        return Side(ask, float(missing))
+        return self._warmed(Side(ask, float(missing), daemons.pid_behind(at)))
 
     def etcd(self, server: etcd.Etcd, value: bytes) -> Side:
         """Return etcd's side: a range read of one key, by its gateway."""
@@ -111,26 +129,34 @@ class Bench:
 
         return Side(ask)
 
-    def row(self, what: str, load: Load, ours: Side, rival: Rival) -> Row:
-        """Measure both in turns."""
-        here: list[float] = []
-        there: list[float] = []
+    def _warmed(self, side: Side) -> Side:
+        """Ask for everything at least once."""
+        seconds = WARM_SECONDS
+        while side.ask(Load(16, 16), seconds).calls < self.count:
+            seconds *= 2
+        return side
+
+    def rows(self, what: str, load: Load, ours: Side, rival: Rival) -> Iterator[Row]:
+        """Measure both in turns: the calls a second, and the time that a call costs its server."""
+        here: list[Round] = []
+        there: list[Round] = []
         missing = rival.side if isinstance(rival.side, str) else None
         for _ in range(1 if self.setup.quick else ROUNDS):
-            here.append(self._rate(ours, load))
+            here.append(self._round(ours, load))
             if isinstance(rival.side, Side) and missing is None:
                 try:
-                    there.append(self._rate(rival.side, load))
+                    there.append(self._round(rival.side, load))
                 except Missing as why:
                     missing = str(why)
-        seen = spread(here)
-        theirs = spread(there) if missing is None else None
+        seen = spread([one.rate for one in here])
+        theirs = spread([one.rate for one in there]) if missing is None else None
         met = None
         if rival.least is not None and theirs is not None:
             met = seen.median >= rival.least * theirs.median
-        return Row(
+        asked = f"{self.count:,} names, {load}"
+        yield Row(
             part=NAME,
-            what=f"{what}, {self.count:,} names, {load}",
+            what=f"{what}, {asked}",
             unit="calls/s",
             ours=seen,
             better="more",
@@ -140,12 +166,23 @@ class Bench:
             met=met,
             missing=missing,
         )
+        if isinstance(rival.side, Side) and rival.side.server is not None and missing is None:
+            yield Row(
+                part=NAME,
+                what=f"the server's processor time a call: {what}, {asked}",
+                unit="us",
+                ours=spread([one.cost_us for one in here]),
+                peer=rival.peer,
+                theirs=spread([one.cost_us for one in there]),
+            )
 
-    def _rate(self, side: Side, load: Load) -> float:
+    def _round(self, side: Side, load: Load) -> Round:
+        used = 0.0 if side.server is None else daemons.cpu_seconds(side.server)
         counted = side.ask(load, QUICK_ROUND_SECONDS if self.setup.quick else ROUND_SECONDS)
         if counted.failed != side.expected * counted.calls:
             raise RuntimeError(f"{counted.failed} of {counted.calls} answers are errors")
-        return counted.calls_per_second
+        used = 0.0 if side.server is None else daemons.cpu_seconds(side.server) - used
+        return Round(counted.calls_per_second, 1e6 * used * COUNTED_PART / counted.calls)
 
 
 def measure(setup: Setup) -> Iterator[Row]:
@@ -199,15 +236,15 @@ def _rows(bench: Bench, daemon: daemons.Daemon, *, whole: bool) -> Iterator[Row]
             hits, aliases = bench.redis(at, primary), bench.redis(at, alias)
             misses = bench.redis(at, nobody, missing=True)
         for load, least in LOADS.items() if whole else ((USUAL, LOADS[USUAL]),):
-            yield bench.row("Resolve", load, ours, Rival(REDIS, hits, least))
+            yield from bench.rows("Resolve", load, ours, Rival(REDIS, hits, least))
         if not whole:
             return
         by_alias, unknown = bench.ours(daemon, alias), bench.ours(daemon, nobody, missing=True)
-        yield bench.row("Resolve of aliases", USUAL, by_alias, Rival(REDIS, aliases))
-        yield bench.row("Resolve of unknown names", USUAL, unknown, Rival(REDIS, misses))
+        yield from bench.rows("Resolve of aliases", USUAL, by_alias, Rival(REDIS, aliases))
+        yield from bench.rows("Resolve of unknown names", USUAL, unknown, Rival(REDIS, misses))
         with _changing(daemon, bench.count):
             what = f"Resolve while {REWRITES_A_SECOND} cards a second change"
-            yield bench.row(what, USUAL, ours, Rival(REDIS, hits))
+            yield from bench.rows(what, USUAL, ours, Rival(REDIS, hits))
     with contextlib.ExitStack() as running:
         ranges: Side | str
         try:
@@ -215,7 +252,7 @@ def _rows(bench: Bench, daemon: daemons.Daemon, *, whole: bool) -> Iterator[Row]
             ranges = bench.etcd(server, value)
         except Missing as why:
             ranges = str(why)
-        yield bench.row("Resolve", USUAL, ours, Rival(ETCD, ranges, ETCD_LEAST))
+        yield from bench.rows("Resolve", USUAL, ours, Rival(ETCD, ranges, ETCD_LEAST))
     yield from _from_python(bench, daemon)
 
 
@@ -223,6 +260,7 @@ def _from_python(bench: Bench, daemon: daemons.Daemon) -> Iterator[Row]:
     calls = QUICK_CALLS if bench.setup.quick else CALLS
     _, client_core = daemons.two_cores()
     with daemons.pinned(client_core):
+        floor = spread(_by_hand(daemon, calls))
         blocking = spread(_blocking(daemon, calls))
         awaited = spread(anyio.run(_awaiting, daemon, calls))
     yield Row(
@@ -234,6 +272,20 @@ def _from_python(bench: Bench, daemon: daemons.Daemon) -> Iterator[Row]:
         met=blocking.median <= BLOCKING_TARGET_US,
     )
     yield Row(part=NAME, what="Resolve by discoveryd.client, async", unit="us", ours=awaited)
+    what = "Resolve by a socket and no client: what two processors and the kernel take"
+    yield Row(part=NAME, what=what, unit="us", ours=floor)
+
+
+def _by_hand(daemon: daemons.Daemon, calls: int) -> list[float]:
+    taken: list[float] = []
+    frame = daemons.call("Resolve", name=primary(0))
+    with daemon.connect() as connection:
+        for _ in range(calls):
+            began = time.perf_counter()
+            connection.sendall(frame)
+            connection.recv(daemons.READ_BYTES)
+            taken.append(1e6 * (time.perf_counter() - began))
+    return taken
 
 
 def _blocking(daemon: daemons.Daemon, calls: int) -> list[float]:
