@@ -26,6 +26,14 @@ class OtherEnd:
         self._taken = (0, 0)
         self._taken_at = now
 
+    def answer(self, replies: bytes) -> None:
+        """Send this, which is not empty, in answer to what was read just now.
+
+        A connection that is ending is not read any more, so nobody asks whether it is.
+        """
+        self._written += len(replies)
+        self._transport.write(replies)
+
     def write(self, frames: bytes) -> None:
         """Send this, unless the connection is ending."""
         if frames and not self._transport.is_closing():

@@ -107,7 +107,7 @@ class Conversation(asyncio.Protocol):
         if self._quiet:
             replies = self._recall.replies(data)
             if replies is not None:
-                self._other_end.write(replies)
+                self._other_end.answer(replies)
                 return
         self._quiet = False
         if not self._finishing:
