@@ -125,7 +125,7 @@ class _Question:
                 _shut_down(self._socket)
 
     def ask(self) -> Answer:
-        """Return the answer. Raises Unreachable or NoAnswer."""
+        """Return the answer. Raises Unreachable, NoAnswer, or TimeoutError where it is late."""
         connected, target = self._connected()
         with connected:
             connection = _Connection(self._url.netloc or "localhost")
@@ -144,7 +144,7 @@ class _Question:
             except http.client.HTTPException:
                 raise NoAnswer("it answers something that is no HTTP") from None
             except TimeoutError:
-                raise NoAnswer("no answer in time") from None
+                raise
             except OSError as fault:
                 raise NoAnswer(f"it breaks the connection ({_reason(fault)})") from None
             finally:

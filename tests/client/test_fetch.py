@@ -163,9 +163,29 @@ async def test_the_deadline_holds_against_silence(serve: Serve) -> None:
         over.wait(60)
 
     url = serve(behave)
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
-        await fetch(url, seconds=0.1)
-    over.set()
+    try:
+        with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
+            await fetch(url, seconds=0.1)
+    finally:
+        over.set()
+
+
+async def test_whoever_notices_the_deadline_first_says_the_same(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy loop hears of the thread's timeout before its own."""
+    over = threading.Event()
+
+    def behave(_: socket.socket) -> None:
+        over.wait(60)
+
+    url = serve(behave)
+    monkeypatch.setattr(anyio, "fail_after", lambda _: contextlib.nullcontext())
+    try:
+        with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
+            await fetch(url, seconds=0.1)
+    finally:
+        over.set()
 
 
 async def test_the_deadline_holds_against_a_server_that_drips_and_hangs_up_on_it(
