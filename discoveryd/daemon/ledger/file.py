@@ -252,12 +252,15 @@ class LedgerFile:
             )
             connection = self._connection
             begun = self._begun(connection)
+            if not begun:
+                # Nothing is lost with what holds nothing: the first checkpoint syncs all of it.
+                connection.execute("PRAGMA synchronous = OFF")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
             if not begun:
                 connection.execute("BEGIN IMMEDIATE")
                 tables.make(connection)
                 connection.execute("COMMIT")
+            connection.execute("PRAGMA synchronous = NORMAL")
             self.last_event = tables.last_event(connection)
         except ERRORS as error:
             self._disconnect()
