@@ -182,7 +182,7 @@ class Daemon:
 
     def _follow(self, directory: Directory, sink: Sink) -> Follower:
         if directory.layout == "dynamo":
-            running = self._liveness.running
+            running = self._liveness.ticking.shared()
             return DynamoStore(directory.path, sink, running=running, touched=self._gates.touched)
         return DropDirectory(
             directory.path,

@@ -51,6 +51,11 @@ class Holders:
         """Let a file that was held before the restart count as held for a while."""
         self._graced.add(file)
 
+    @property
+    def any_graced(self) -> bool:
+        """Whether there is such a file."""
+        return bool(self._graced)
+
     def listening(self, now: float) -> None:
         """Begin to count that while."""
         self._grace_ends = now + self._grace_seconds

@@ -43,10 +43,11 @@ from discoveryd.daemon.disk.folder import Touch
 from discoveryd.daemon.disk.following import Sink
 from discoveryd.daemon.life import deaths
 from discoveryd.daemon.life.holders import Holder, Holders
-from discoveryd.daemon.life.leases import TICK_SECONDS, Leases, RunningTime, Seen
+from discoveryd.daemon.life.leases import Leases, RunningTime, Seen
 from discoveryd.daemon.life.lives import Failing, Life, modification_time
 from discoveryd.daemon.life.processes import Process, Processes, own_pid_namespace
 from discoveryd.daemon.life.renewals import Renewals
+from discoveryd.daemon.life.ticking import Ticking
 
 HOLD_GRACE_SECONDS = 5.0
 """How long after a restart a card that was held may go without a holder."""
@@ -84,6 +85,7 @@ class Liveness:
         )
         self._processes = processes(self._process_ended)
         self._holders = Holders(hold_grace_seconds)
+        self.ticking = Ticking(self.running, self._leases, self._processes, self._holders)
         self._pending: dict[str, None] = {}
         self._wake = anyio.Event()
         self._told = anyio.Event()
@@ -119,8 +121,7 @@ class Liveness:
                 continue
             life = self._lives[record.file] = Life(record.file, card, card.liveness)
             life.owner, life.mtime_ns, life.fault = record.owner, record.mtime_ns, record.fault
-            life.observed = record.observed
-            life.remembered = True
+            life.observed, life.remembered = record.observed, True
             life.told = () if barred is None else barred.reasons
             life.failing = Failing.of(life.told)
             if barred is None and card.liveness.held:
@@ -153,9 +154,7 @@ class Liveness:
         """Keep time, and tell of who dies and comes back, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tell_on)
-            while True:
-                await anyio.sleep(TICK_SECONDS)
-                self.tick(tasks)
+            await self.ticking.run(lambda: self.tick(tasks))
 
     def tick(self, tasks: anyio.abc.TaskGroup) -> None:
         """Let time go on, and see whose time is up."""
@@ -198,8 +197,7 @@ class Liveness:
         if life is None:
             return sighting
         if isinstance(found, Invalid):
-            life.fault = found
-            life.owner = sighting.owner
+            life.fault, life.owner = found, sighting.owner
             self._see_lease(life, sighting.mtime_ns)
             self._see_hold(life)
             self._mark(life)
@@ -233,6 +231,7 @@ class Liveness:
             self._leases.drop(life.file)
         else:
             runs = self._leases.grant(life.file, seconds, mtime_ns, self.running.seconds)
+            self.ticking.go_on()
             if runs and life.remembered and life.failing.lease and life.mtime_ns == mtime_ns:
                 self._leases.end(life.file)
                 runs = False
@@ -255,6 +254,7 @@ class Liveness:
             life.observed = None
         before = life.process
         found = life.process = self._processes.follow(pid, life.file)
+        self.ticking.go_on()
         if before is not None and before is not found:
             self._processes.leave(before, life.file)
         given = life.wanted.pid_start
