@@ -141,3 +141,10 @@ def _target(link: Path) -> str:
         return str(link.readlink())
     except OSError:
         return ""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0003, 0.0025])
+def test_a_pause_that_nobody_ends_is_no_shorter_than_asked(bell: Bell, seconds: float) -> None:
+    began = time.monotonic()
+    bell.pause(seconds)
+    assert time.monotonic() - began >= seconds

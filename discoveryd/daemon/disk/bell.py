@@ -20,6 +20,7 @@ import ctypes
 import os
 import select
 import struct
+import time
 import weakref
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -72,8 +73,11 @@ class Bell:
         return bool(self._either.poll(1e3 * seconds))
 
     def pause(self, seconds: float) -> None:
-        """Wait whether it rings or not, until woken."""
-        self._woken.poll(1e3 * seconds)
+        """Wait whether it rings or not, until woken; what is less than a millisecond, anyway."""
+        # A poll counts whole milliseconds, and would make one of any part.
+        whole = int(1e3 * seconds)
+        if not (whole and self._woken.poll(whole)):
+            time.sleep(seconds - whole / 1e3)
 
     def silence(self) -> bool:
         """Let it ring for what happens from now on; return whether the queue had overflowed."""

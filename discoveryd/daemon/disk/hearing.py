@@ -35,8 +35,10 @@ from watchfiles._rust_notify import RustNotify
 from discoveryd.daemon.disk.bell import Bell
 from discoveryd.daemon.disk.folder import Identity
 
-MOMENT_SECONDS = 0.001
-"""How long after a ring, if the bell was silent before, the notifier is asked for news."""
+MOMENT_SECONDS = 0.0003
+"""How long after a ring, if the bell was silent before, the notifier is asked for news.
+
+Long enough for a small file that is written in place to be whole when it is looked at."""
 
 QUIET_SECONDS = 0.01
 """How long the bell must be silent for the next ring to be a first one."""
