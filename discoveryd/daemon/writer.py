@@ -6,7 +6,6 @@ whoever must ask the registry itself waits for `settled`. What a batch changed i
 before it is published (ledger.py).
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -25,7 +24,7 @@ from discoveryd.core.card import Card
 from discoveryd.core.history import Cursor
 from discoveryd.core.registry import Registry
 from discoveryd.core.rejudging import difference, rejudged
-from discoveryd.core.verdict import Serves, Verdict
+from discoveryd.core.verdict import Serves
 from discoveryd.core.verdicts import Outcome
 from discoveryd.daemon.collecting import without_collecting
 from discoveryd.daemon.ledger.ledger import Ledger, Memory
@@ -122,7 +121,7 @@ class Writer:
                 await self._tell(change, batch.now)
             else:
                 self._held_back.append((change, batch.now))
-        self._log_soon(change)
+        self._log_change(change)
 
     async def _rejudge(self, *, by_owner: bool) -> None:
         """Judge everything anew, in a thread: nobody may ask the registry until this returns."""
@@ -188,41 +187,26 @@ class Writer:
         self.differences.clear()
         self.recall.revise(published.names, replies.whole_tail(published.cursor))
 
-    def _log_soon(self, change: Change) -> None:
-        """Log what a change came to, once those who wait for it have been answered.
-
-        They go on in the next turn of the loop, so that is for the one after.
-        """
+    def _log_change(self, change: Change) -> None:
+        for file in islice(change.forgotten, MOST_LOGGED):
+            _log.info("%s is gone", file)
+        logged = 0
+        for file in change.judged:
+            verdict = self.registry.verdict(file) if logged < MOST_LOGGED else None
+            if verdict is None:
+                continue
+            logged += 1
+            if verdict.serves is Serves.CURRENT:
+                _log.info("%s serves %s", file, ", ".join(verdict.names))
+            else:
+                reasons = " ".join(reason.message for reason in verdict.reasons)
+                kept = verdict.serves is Serves.PREVIOUS
+                previous = "; its last version is still served" if kept else ""
+                _log.warning("%s is %s%s. %s", file, verdict.standing, previous, reasons)
         further = len(change.judged) + len(change.forgotten)
-        if not further:
-            return
-        gone = list(islice(change.forgotten, MOST_LOGGED))
-        verdicts = (self.registry.verdict(file) for file in change.judged)
-        told = list(islice(filter(None, verdicts), MOST_LOGGED))
-        counts = "" if further <= 2 * MOST_LOGGED else _counted(self.standings)
-        say = partial(_log_change, gone, told, further, counts)
-        loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, say)
-
-
-def _log_change(gone: list[str], told: list[Verdict], further: int, counts: str) -> None:
-    """Log these one by one, and `counts`, if any, for all that is not."""
-    for file in gone:
-        _log.info("%s is gone", file)
-    for verdict in told:
-        if verdict.serves is Serves.CURRENT:
-            _log.info("%s serves %s", verdict.file, ", ".join(verdict.names))
-        else:
-            reasons = " ".join(reason.message for reason in verdict.reasons)
-            kept = verdict.serves is Serves.PREVIOUS
-            previous = "; its last version is still served" if kept else ""
-            _log.warning("%s is %s%s. %s", verdict.file, verdict.standing, previous, reasons)
-    if counts:
-        _log.info("%d card files changed at once; now %s", further, counts)
-
-
-def _counted(standings: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {standing}" for standing, n in sorted(standings.items())) or "none"
+        if further > 2 * MOST_LOGGED:
+            counts = ", ".join(f"{n} {standing}" for standing, n in sorted(self.standings.items()))
+            _log.info("%d card files changed at once; now %s", further, counts or "none")
 
 
 async def _in_slices(steps: Generator[None, None, Result]) -> Result:
