@@ -68,10 +68,12 @@ class Side(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one run saw: calls a second, and a call's microseconds of the server's processor."""
+    """What one run saw: calls a second, a call's microseconds of the server's processor, and within
+    how many microseconds 99 of 100 calls were answered."""
 
     rate: float
     cost_us: float
+    late_us: float
 
 
 class Rival(NamedTuple):
@@ -137,7 +139,7 @@ class Bench:
         return side
 
     def rows(self, what: str, load: Load, ours: Side, rival: Rival) -> Iterator[Row]:
-        """Measure both in turns: the calls a second, and the time that a call costs its server."""
+        """Measure both in turns: calls a second, late answers, and what a call costs its server."""
         here: list[Round] = []
         there: list[Round] = []
         missing = rival.side if isinstance(rival.side, str) else None
@@ -166,6 +168,15 @@ class Bench:
             met=met,
             missing=missing,
         )
+        yield Row(
+            part=NAME,
+            what=f"99 of 100 answers within: {what}, {asked}",
+            unit="us",
+            ours=spread([one.late_us for one in here]),
+            peer=rival.peer,
+            theirs=spread([one.late_us for one in there]) if missing is None else None,
+            missing=missing,
+        )
         if isinstance(rival.side, Side) and rival.side.server is not None and missing is None:
             yield Row(
                 part=NAME,
@@ -182,7 +193,8 @@ class Bench:
         if counted.failed != side.expected * counted.calls:
             raise RuntimeError(f"{counted.failed} of {counted.calls} answers are errors")
         used = 0.0 if side.server is None else daemons.cpu_seconds(side.server) - used
-        return Round(counted.calls_per_second, 1e6 * used * COUNTED_PART / counted.calls)
+        cost_us = 1e6 * used * COUNTED_PART / counted.calls
+        return Round(counted.calls_per_second, cost_us, counted.p99_us)
 
 
 def measure(setup: Setup) -> Iterator[Row]:
