@@ -11,7 +11,6 @@ import random
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -65,8 +64,7 @@ class Daemon:
 
     def resident_bytes(self) -> int:
         """Return how much memory is resident."""
-        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes(self.pid)
 
     def put(self, file: str, content: bytes) -> str:
         """Write a card the way writers should: beside it, then renamed. Return its path."""
@@ -80,6 +78,12 @@ class Daemon:
 def cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has used, by all threads, also those that ended."""
     return time.clock_gettime(~pid << 3 | PROCESS_CLOCK)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is resident."""
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def pid_behind(server_socket: Path) -> int:
@@ -233,13 +237,3 @@ def _warn_of_problems(daemon: Daemon) -> None:
 def pause() -> None:
     """Wait a moment between two measurements, out of step with any clock of the daemon's."""
     time.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
-
-
-def say(what: str, seconds: list[float]) -> None:
-    """Print what was measured: median, 95th in 100 and best, in milliseconds."""
-    ordered = sorted(1e3 * taken for taken in seconds)
-    late = ordered[len(ordered) * 95 // 100]
-    sys.stdout.write(
-        f"{what:36} {statistics.median(ordered):7.2f} ms at the median, {late:.2f} at the 95th in"
-        f" 100, {ordered[0]:.2f} at best\n"
-    )

@@ -68,7 +68,7 @@ def measure(setup: Setup) -> Iterator[Row]:
 
 def _idle(daemon: daemons.Daemon, touched: list[Path], seconds: float) -> tuple[float, float]:
     """Leave a daemon alone but for what is touched; return per cent and wake-ups a second."""
-    used, woken = _used_seconds(daemon.pid), _wake_ups(daemon.pid)
+    used, woken = daemon.cpu_seconds(), _wake_ups(daemon.pid)
     began = time.perf_counter()
     every = RENEW_SECONDS / len(touched) if touched else seconds
     number = 0
@@ -78,18 +78,13 @@ def _idle(daemon: daemons.Daemon, touched: list[Path], seconds: float) -> tuple[
             os.utime(touched[number % len(touched)])
             number += 1
     taken = time.perf_counter() - began
-    used, woken = _used_seconds(daemon.pid) - used, _wake_ups(daemon.pid) - woken
+    used, woken = daemon.cpu_seconds() - used, _wake_ups(daemon.pid) - woken
     return 100 * used / taken, woken / taken
 
 
 def _leased(number: int) -> bytes:
     members = json.loads(daemons.flat_card(number)) | {"liveness": {"lease_seconds": LEASE_SECONDS}}
     return json.dumps(members).encode()
-
-
-def _used_seconds(pid: int) -> float:
-    """Return the processor time of a process so far: its clock's number is made of its own."""
-    return time.clock_gettime(~pid << 3 | 2)
 
 
 def _wake_ups(pid: int) -> int:

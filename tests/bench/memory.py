@@ -3,7 +3,7 @@
 Ten thousand keys change a million times: new labels, new names (each never used before, so that
 whoever remembers names for ever is found out), new fingerprints, torn files, removals and
 re-arrivals. What is resident after the first hundred thousand changes and at the end is compared;
-it may grow by a tenth (B57). `registry` drives a registry and its answers in this process; `daemon`
+it may grow by a tenth. `registry` drives a registry and its answers in this process; `daemon`
 writes files before a daemon with its ledger, a fifth as often, and calls Sync after each round.
 
 In the benchmark each has a process of its own, since memory that others left would hide its own.
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from discoveryd.core.answers import Answers
 from discoveryd.core.batch import Batch, Found, Invalid, Sighting
@@ -100,7 +99,7 @@ class InProcess:
     def resident_bytes(self) -> int:
         """Return how much memory of this process is resident."""
         gc.collect()
-        return _resident_bytes(os.getpid())
+        return daemons.resident_bytes(os.getpid())
 
 
 class OnDisk:
@@ -158,11 +157,6 @@ def _read(content: bytes, stem: str) -> Found:
         return parse_card(content, stem=stem)
     except InvalidCard as invalid:
         return Invalid(invalid.reasons, invalid.warnings)
-
-
-def _resident_bytes(pid: int) -> int:
-    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _say(line: str) -> None:
