@@ -16,9 +16,9 @@ from tests.bench.table import Row, Setup, spread
 
 NAME = "idle"
 
-WINDOWS, WINDOWS_IF_QUICK = 6, 1
-WINDOW_SECONDS, WINDOW_SECONDS_IF_QUICK = 10.0, 0.2
-"""A rescan comes every five seconds, so that a window has two."""
+WINDOWS, WINDOWS_IF_QUICK = 3, 1
+WINDOW_SECONDS, WINDOW_SECONDS_IF_QUICK = 30.0, 0.2
+"""Rescans come every five seconds, of many cards more seldom: each window has to have some."""
 
 SETTLE_SECONDS, SETTLE_SECONDS_IF_QUICK = 3.0, 0.2
 """After a start: stamps are young, so that the first rescan reads everything again."""
