@@ -1,4 +1,4 @@
-"""How fast calls are answered: ratios only. The numbers are printed by `tests.bench.resolve`."""
+"""How fast calls are answered: ratios only. The numbers are printed by `tests.bench resolve`."""
 
 import statistics
 from collections.abc import Iterator
