@@ -6,15 +6,15 @@ to hand them over. And whoever has a thread of his own never waits for a place i
 threads all hang in somebody else's file system.
 
 A call that nobody waits for any longer is left to its thread, which ends when it does: the next
-call has a new one, since nobody can say when a file system that hangs will answer. No thread keeps
-the process from ending.
+call has a new one, since nobody can say when a file system that hangs will answer. So do those that
+were waiting behind it, or they would hang with it. No thread keeps the process from ending.
 """
 
 import asyncio
 import threading
 import weakref
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -36,7 +36,8 @@ class OwnThread:
     async def run(self, call: Callable[[], _Result]) -> _Result:
         """Return what `call` returns in the thread, or raise what it raises.
 
-        One call at a time. Cancelled, it leaves the call alone at once, which goes on unheard.
+        One after another, in the order of asking. Cancelled, it leaves the call alone at once,
+        which goes on unheard if it has begun; whose turn has not come need not wait for it.
         """
         if self._calls is None:
             self._begin()
@@ -47,13 +48,34 @@ class OwnThread:
         try:
             return await future
         except asyncio.CancelledError:
-            self.end()
+            if calls is self._calls:
+                self._leave()
             raise
 
     def end(self) -> None:
         """Let the thread end once it has nothing left to do. Another `run` begins a new one."""
         self._ending()
         self._calls, self._ending = None, _nothing
+
+    def _leave(self) -> None:
+        """Leave the thread to what it does, and have another do what it has not begun."""
+        calls = self._calls
+        self._calls = None
+        waiting: list[_Call] = []
+        while calls is not None:
+            try:
+                item = calls.get_nowait()
+            except Empty:
+                break
+            if item is not None and not item[0].done():
+                waiting.append(item)
+        self._ending()
+        self._ending = _nothing
+        if waiting:
+            self._begin()
+        for item in waiting:
+            if self._calls is not None:
+                self._calls.put(item)
 
     def _begin(self) -> None:
         calls: _Calls = SimpleQueue()

@@ -53,6 +53,26 @@ async def test_a_call_that_hangs_is_left_alone_and_the_next_has_another_thread(
     own.end()
 
 
+async def test_who_waits_behind_a_call_that_is_left_alone_does_not_hang_with_it(
+    gate: threading.Event,
+) -> None:
+    own = OwnThread("behind")
+    behind: list[int] = []
+
+    async def wait_behind() -> None:
+        # As the ledger's history is asked: nothing but an answer ends it.
+        with anyio.CancelScope(shield=True):
+            behind.append(await own.run(lambda: 7))
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.move_on_after(0.05):
+            tasks.start_soon(wait_behind)
+            await own.run(gate.wait)
+        await until(lambda: behind == [7])
+    assert not gate.is_set()
+    own.end()
+
+
 async def test_it_ends_when_told_and_may_be_begun_again() -> None:
     own = OwnThread("ends")
     own.end()
