@@ -63,6 +63,9 @@ def check(
                 if standing is Standing.SERVING:
                     rivals = arbiter.displaced(found, sighting.owner)
                     displaced = tuple(arbiter.entries[key].file for key in rivals)
+            # Whoever asks chooses the places, and the next batch may be far off.
+            for _ in arbiter.end_batch():
+                pass
             courtesy = serving and before is not None and before.key == found.key and found.anchored
         case Barred():
             card, standing, reasons, courtesy = found.card, found.standing, found.reasons, False

@@ -67,14 +67,17 @@ def test_books_stay_open_while_an_earlier_version_is_served_by_courtesy(registry
     assert len(registry.served) == 1
 
 
-def test_a_question_leaves_no_books_behind_for_longer_than_a_batch(
-    registry: Registry,
-) -> None:
+def test_a_question_leaves_no_books_behind(registry: Registry) -> None:
     apply(registry, a=base(1))
     verdict, displaced = registry.check(Sighting(file="b", found=base(2)))
     assert (verdict.standing, displaced) == ("serving", ())
-    apply(registry, c=card("n", at="ns/other/e/1"))
     assert not booked(registry)
+
+
+def test_a_question_about_an_empty_endpoint_is_not_remembered(registry: Registry) -> None:
+    asked = card("n", at="ns/other/e/1")
+    registry.check(Sighting(file="b", found=asked))
+    assert registry.arbiter.is_empty(asked.key.place)
 
 
 def test_lone_cards_are_put_back_without_books(registry: Registry) -> None:
