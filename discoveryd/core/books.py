@@ -133,7 +133,7 @@ class Books:
         return self.lone.get(entry.key.place) is entry
 
     def open(self, place: Endpoint) -> None:
-        """Give an endpoint its books, for the rest of the batch at least."""
+        """Give an endpoint its books, until `end_batch`."""
         self._stirred[place] = None
         entry = self.lone.pop(place, None)
         if entry is None or entry.registration is None:
