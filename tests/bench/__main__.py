@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if asked.table is not None:
-        sys.stdout.write(report.load(asked.table).markdown())
+        sys.stdout.write(report.load(asked.table).markdown(promised=asked.promised))
         return 0
     if asked.install_peers:
         problems = installing.install(asked.peers, _progress)
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         return 1 if problems else 0
     chosen = {part: PARTS[part] for part in PARTS if part in asked.part or not asked.part}
     made = run(chosen, Setup(quick=asked.quick, peers=asked.peers), asked.json)
-    sys.stdout.write(made.markdown())
+    sys.stdout.write(made.markdown(promised=asked.promised))
     return 1 if made.failed else 0
 
 
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds, not minutes: does it run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows there as well")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file")
+    parser.add_argument("--promised", action="store_true", help="show only rows with a target")
     parser.add_argument("--peers", type=_place, metavar="DIR", default=_cache(), help="%(default)s")
     parser.add_argument("--install-peers", action="store_true", help="install them, and end")
     return parser

@@ -39,10 +39,16 @@ class Report(msgspec.Struct, kw_only=True):
             with contextlib.suppress(FileNotFoundError):
                 beside.unlink()
 
-    def markdown(self) -> str:
-        """Return the table, with the machine and all that went wrong below it."""
+    def markdown(self, *, promised: bool = False) -> str:
+        """Return the table, with the machine and all that went wrong below it.
+
+        `promised` leaves out what has no target.
+        """
         text = f"{QUICK}\n\n" if self.quick else ""
-        text += HEAD + "".join(line(row) + "\n" for row in self.rows)
+        shown = [row for row in self.rows if row.target is not None or not promised]
+        text += HEAD + "".join(line(row) + "\n" for row in shown)
+        if len(shown) < len(self.rows):
+            text += f"\nNot shown: rows that promise nothing, {len(self.rows) - len(shown)}.\n"
         where = "; ".join(f"{what} {said}" for what, said in self.machine.items())
         took = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in self.took_seconds.items())
         text += f"\n{READING}\n\nMeasured on: {where}.\n\nThe run took: {took}.\n"

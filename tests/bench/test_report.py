@@ -79,6 +79,15 @@ def test_what_failed_and_that_a_run_was_quick_is_said_with_the_table() -> None:
     assert "**FAILED: part**, its rows are not complete: no luck" in made.markdown()
 
 
+def test_what_promises_nothing_can_be_left_out_and_that_is_said() -> None:
+    told = msgspec.structs.replace(ROW, what="another", target=None, met=None)
+    made = report.Report(machine={}, quick=False, rows=[told, ROW])
+    whole, promised = made.markdown(), made.markdown(promised=True)
+    assert ("| another |" in whole, "| a thing |" in whole) == (True, True)
+    assert ("| another |" in promised, "| a thing |" in promised) == (False, True)
+    assert ("Not shown" in whole, "promise nothing, 1." in promised) == (False, True)
+
+
 def test_a_report_is_read_back_as_it_was_and_leaves_nothing_else(tmp_path: Path) -> None:
     made = report.Report(
         machine={"kernel": "Linux"}, quick=False, rows=[ROW], took_seconds={"part": 1.5}
