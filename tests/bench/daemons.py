@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 PAUSE_SECONDS = 0.03
 START_SECONDS = 60.0
@@ -180,15 +179,11 @@ def ask(connection: socket.socket, frame: bytes) -> bytes:
     return reply
 
 
-class Rate(NamedTuple):
-    """Calls answered, by the second on the wall and by the second of the daemon's own time."""
+def pipelined(daemon: Daemon, frame: bytes, *, batch: int, seconds: float) -> float:
+    """Send one call again and again, `batch` at a time with two batches on their way.
 
-    on_the_wall: float
-    of_its_time: float
-
-
-def pipelined(daemon: Daemon, frame: bytes, *, batch: int, seconds: float) -> Rate:
-    """Send one call again and again, `batch` at a time with two batches on their way; count."""
+    Returns how many were answered by the second of the daemon's own processor time.
+    """
     with daemon.connect() as connection:
         ask(connection, frame)
         return _pipelined(daemon, connection, frame * batch, batch, seconds)
@@ -196,11 +191,10 @@ def pipelined(daemon: Daemon, frame: bytes, *, batch: int, seconds: float) -> Ra
 
 def _pipelined(
     daemon: Daemon, connection: socket.socket, frames: bytes, batch: int, seconds: float
-) -> Rate:
+) -> float:
     answered = sent = 0
     used = daemon.cpu_seconds()
-    began = time.perf_counter()
-    until = began + seconds
+    until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         while sent - answered <= batch:
             connection.sendall(frames)
@@ -208,8 +202,7 @@ def _pipelined(
         answered += connection.recv(READ_BYTES).count(b"\0")
     while answered < sent:
         answered += connection.recv(READ_BYTES).count(b"\0")
-    ended = time.perf_counter()
-    return Rate(answered / (ended - began), answered / (daemon.cpu_seconds() - used))
+    return answered / (daemon.cpu_seconds() - used)
 
 
 def _wait_for(daemon: Daemon) -> None:
